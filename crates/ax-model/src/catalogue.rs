@@ -1,0 +1,120 @@
+//! What tasks there are: their names and the defaults that a job of theirs gets.
+
+use serde::{Deserialize, Serialize};
+
+use crate::job::OnCrash;
+
+/// One task as its worker declared it. A field that is `None` means the product's default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskSpec {
+    /// `module:function`, or a plain name.
+    pub name: String,
+    /// Queue of its jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// Priority of its jobs, 1 to 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u8>,
+    /// Failures that end a job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u32>,
+    /// Interruptions that end a job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_interruptions: Option<u32>,
+    /// Absent: the default; `null`: no timeout; else milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some")]
+    pub timeout_ms: Option<Option<u64>>,
+    /// Delay before the second attempt, milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_base_ms: Option<u64>,
+    /// Longest delay between attempts, milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_cap_ms: Option<u64>,
+    /// `retry` or `hold`.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "on_crash_word")]
+    pub on_crash: Option<OnCrash>,
+    /// First line of its documentation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doc: Option<String>,
+}
+
+/// Tells a field that is `null` from one that is absent.
+fn some<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<Option<u64>>, D::Error> {
+    Option::<u64>::deserialize(d).map(Some)
+}
+
+mod on_crash_word {
+    use super::OnCrash;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    #[expect(clippy::ref_option, reason = "the signature is serde's")]
+    pub(super) fn serialize<S: Serializer>(value: &Option<OnCrash>, s: S) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(v) => s.serialize_str(v.as_str()),
+            None => s.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<OnCrash>, D::Error> {
+        let Some(word) = Option::<String>::deserialize(d)? else { return Ok(None) };
+        OnCrash::from_word(&word).map(Some).ok_or_else(|| serde::de::Error::custom("on_crash is \"retry\" or \"hold\""))
+    }
+}
+
+/// Up to three of `names` that `wanted` was probably meant to be, best first.
+#[must_use]
+pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let reach = (wanted.chars().count() / 3).max(2);
+    let function = |name: &str| name.rsplit(':').next().unwrap_or(name).to_owned();
+    let wanted_function = function(wanted);
+    let mut near: Vec<(usize, &str)> = names
+        .map(|name| {
+            let whole = distance(wanted, name);
+            // `send_notice` for `demo_task:send_notice` is the usual slip: the right function, the module left out.
+            let short = distance(&wanted_function, &function(name)) + 1;
+            (whole.min(short), name)
+        })
+        .filter(|(d, _)| *d <= reach)
+        .collect();
+    near.sort_unstable();
+    near.into_iter().take(3).map(|(_, name)| name).collect()
+}
+
+/// Levenshtein distance in characters.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, cb) in b.iter().enumerate() {
+            let substitute = diagonal + usize::from(ca != *cb);
+            diagonal = row[j + 1];
+            row[j + 1] = substitute.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_names_are_offered_and_far_ones_are_not() {
+        let names = ["demo_task:send_notice", "demo_task:add", "billing:charge"];
+        let near = |w| nearest(w, names.into_iter());
+        assert_eq!(near("demo_task:send_notise"), ["demo_task:send_notice"]);
+        assert_eq!(near("send_notice"), ["demo_task:send_notice"]);
+        assert_eq!(near("demo:ad"), ["demo_task:add"]);
+        assert!(near("os.system").is_empty());
+    }
+
+    #[test]
+    fn a_timeout_of_null_is_not_the_same_as_none_given() {
+        let of = |text| serde_json::from_str::<TaskSpec>(text).unwrap().timeout_ms;
+        assert_eq!(of(r#"{"name":"a"}"#), None);
+        assert_eq!(of(r#"{"name":"a","timeout_ms":null}"#), Some(None));
+        assert_eq!(of(r#"{"name":"a","timeout_ms":5}"#), Some(Some(5)));
+    }
+}

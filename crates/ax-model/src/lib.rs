@@ -1,0 +1,25 @@
+//! What a job is and what may happen to it.
+//!
+//! Pure: no I/O, no clock is read, no randomness is drawn, no runtime and no database is known here. Time and chance
+//! come in as arguments, so every rule in this crate can be tested as a table in microseconds.
+
+pub mod catalogue;
+pub mod chance;
+pub mod ids;
+pub mod job;
+pub mod lifecycle;
+pub mod limits;
+pub mod new_job;
+pub mod priority;
+pub mod retry;
+pub mod store;
+pub mod time;
+pub mod unique;
+
+pub use catalogue::TaskSpec;
+pub use chance::Chance;
+pub use ids::{JobId, NodeId, Token};
+pub use job::{Cause, ErrorInfo, Job, Lease, Life, OnCrash, Policy, Progress, Spec, State};
+pub use lifecycle::{Change, Event, Refusal, decide};
+pub use new_job::{Invalid, JobRequest, NewJob};
+pub use time::{Clock, Timestamp};

@@ -1,0 +1,404 @@
+//! What a store can do, in plain data. One trait, the same for SQLite, PostgreSQL and the memory model of the tests.
+//!
+//! A store keeps rows and asks `lifecycle::decide` what becomes of them; it decides nothing itself. Every write takes a
+//! batch. A refusal is a value inside `Ok`; `StoreError` is for the store's own trouble.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::catalogue::TaskSpec;
+use crate::ids::{JobId, NodeId, Token};
+use crate::job::{Cause, ErrorInfo, Job, Life, OnCrash, Progress, State};
+use crate::lifecycle::{Event, Fence, Refusal};
+use crate::new_job::NewJob;
+use crate::time::Timestamp;
+
+/// The answer of a store, when it comes.
+pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// A durable home of jobs.
+pub trait Store: Send + Sync + fmt::Debug {
+    /// The clock that due times and leases go by.
+    fn now(&self) -> Timestamp;
+
+    /// Stores all jobs or none, in one transaction; the reply comes after they are on disk. A job whose key already has
+    /// one is answered with that one.
+    fn enqueue(&self, jobs: Vec<NewJob>) -> Reply<'_, Result<Vec<Enqueued>, EnqueueRefusal>>;
+
+    /// Takes due jobs of the offered tasks in rank order. With `park`, a claim that finds nothing waits inside the store
+    /// and is tried again, before the commit, by each transaction that adds or releases work, and when a job falls due.
+    /// Dropping the future withdraws it: what it would have been given is handed back.
+    fn claim(&self, request: ClaimRequest) -> Reply<'_, Vec<Claimed>>;
+
+    /// Applies events, in order, in one transaction. Each gets its own answer; a refused one harms no other.
+    fn apply(&self, acts: Vec<Act>) -> Reply<'_, Vec<Result<Applied, Refusal>>>;
+
+    /// Notes how far running attempts say they are; stale ones are ignored. Not a state change.
+    fn note_progress(&self, notes: Vec<(AttemptRef, Progress)>) -> Reply<'_, ()>;
+
+    /// Ends every lease held by a node other than `keep` that is proven gone. The caller has proof that their processes
+    /// are gone too. At most `limit` at a time; an answer shorter than `limit` was the last.
+    fn recover(&self, keep: NodeId, limit: usize) -> Reply<'_, Vec<Recovered>>;
+
+    /// Expires waiting jobs whose `start_before` has passed; at most `limit`.
+    fn expire(&self, limit: usize) -> Reply<'_, Vec<JobId>>;
+
+    /// Adds tasks to the catalogue, or brings their defaults up to date.
+    fn put_tasks(&self, tasks: Vec<TaskSpec>) -> Reply<'_, ()>;
+
+    /// The catalogue.
+    fn tasks(&self) -> Reply<'_, Vec<TaskSpec>>;
+
+    /// Changes one queue's switches; the reply comes after it is on disk, and no claim made after it disobeys.
+    fn set_queue(&self, change: QueueChange) -> Reply<'_, Queue>;
+
+    /// Every queue that has ever had a job or a setting.
+    fn queues(&self) -> Reply<'_, Vec<Queue>>;
+
+    /// Deletes final jobs that ended before their state's cut-off and that no live key needs; at most `limit`.
+    fn prune(&self, cutoffs: Vec<(State, Timestamp)>, limit: usize) -> Reply<'_, Pruned>;
+
+    /// One job.
+    fn get(&self, id: JobId) -> Reply<'_, Option<Job>>;
+
+    /// The attempts of a job that did not end `ok`, and what people did to it, oldest first.
+    fn history(&self, id: JobId) -> Reply<'_, Vec<HistoryEntry>>;
+
+    /// One page of jobs, newest first, without arguments and results.
+    fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Reply<'_, Page>;
+
+    /// Kept counts: never a scan.
+    fn counts(&self) -> Reply<'_, Counts>;
+
+    /// Compares everything kept twice (counts, claim column, leases) with the rows; an empty answer is a sound store.
+    fn check(&self) -> Reply<'_, Vec<String>>;
+}
+
+/// What an enqueue did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Enqueued {
+    /// The job's id: the new one's, or that of the job the key already had.
+    pub id: JobId,
+    /// Its trace_id.
+    pub trace_id: String,
+    /// `false` = the key (or the id, for an identical repeat) already had this job.
+    pub created: bool,
+}
+
+/// Why a whole enqueue was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EnqueueRefusal {
+    /// The key has a job with other content.
+    KeyConflict {
+        /// Which of the batch, from 0.
+        index: usize,
+        /// The job that has the key.
+        existing: JobId,
+    },
+    /// The id is another job's.
+    IdConflict {
+        /// Which of the batch, from 0.
+        index: usize,
+    },
+    /// The key's job is past its waiting, so it can't be replaced or rescheduled.
+    TooLate {
+        /// Which of the batch, from 0.
+        index: usize,
+        /// The job that has the key.
+        existing: JobId,
+        /// Where it stands.
+        state: State,
+    },
+}
+
+/// Who asks for work, and for what.
+#[derive(Clone, Debug)]
+pub struct ClaimRequest {
+    /// The asking node.
+    pub node: NodeId,
+    /// The tasks it can run.
+    pub offers: Arc<[String]>,
+    /// Most jobs to take, at least 1.
+    pub limit: usize,
+    /// Wait inside the store when there is nothing.
+    pub park: bool,
+    /// Where the attempts' tokens come from.
+    pub seed: u64,
+}
+
+/// A job in a node's hands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claimed {
+    /// Names the attempt in every later write.
+    pub attempt: AttemptRef,
+    /// Task to run.
+    pub task: Arc<str>,
+    /// Its queue.
+    pub queue: Arc<str>,
+    /// JSON array.
+    pub args: String,
+    /// JSON object.
+    pub kwargs: String,
+    /// 1 to 10.
+    pub priority: u8,
+    /// When it was due.
+    pub due: Timestamp,
+    /// When it was enqueued.
+    pub created_at: Timestamp,
+    /// When it was claimed.
+    pub claimed_at: Timestamp,
+    /// Longest run, milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// Failures so far.
+    pub failures: u32,
+    /// Failures that end it.
+    pub max_attempts: u32,
+    /// Whether an attempt in doubt is held.
+    pub on_crash: OnCrash,
+    /// The start must be on disk before the function gets its arguments (`hold`, or lost once before).
+    pub write_start: bool,
+    /// For logs and effects.
+    pub trace_id: String,
+    /// First ancestor.
+    pub root_id: JobId,
+    /// Idempotency key, if it was given one.
+    pub key: Option<String>,
+}
+
+/// Names one attempt: where its row is, which job it is, and its fence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttemptRef {
+    /// The store's number of the row.
+    pub seq: i64,
+    /// The job.
+    pub id: JobId,
+    /// Number and token.
+    pub fence: Fence,
+}
+
+/// What an act is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// An attempt, found by its row number (the fast road).
+    Attempt(AttemptRef),
+    /// A job, found by its id.
+    Job(JobId),
+}
+
+/// One event to apply.
+#[derive(Clone, Debug)]
+pub struct Act {
+    /// What it is about.
+    pub target: Target,
+    /// What happened.
+    pub event: Event,
+    /// Uniform over `u64`; spreads retries.
+    pub chance: u64,
+}
+
+/// What an act came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Applied {
+    /// The job.
+    pub id: JobId,
+    /// Where it stands now.
+    pub life: Life,
+}
+
+/// A lease that a recovery ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recovered {
+    /// The job.
+    pub id: JobId,
+    /// Its trace_id.
+    pub trace_id: String,
+    /// The attempt that is over.
+    pub attempt: u32,
+    /// How it was closed.
+    pub cause: Cause,
+    /// Where the job stands now.
+    pub life: Life,
+}
+
+/// A change to a queue's switches; `None` leaves one as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueChange {
+    /// Its name.
+    pub name: String,
+    /// Stop or let go.
+    pub paused: Option<bool>,
+    /// Most active jobs at a time; `Some(None)` lifts the limit.
+    pub concurrency: Option<Option<u32>>,
+}
+
+/// A queue as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Queue {
+    /// Its name.
+    pub name: String,
+    /// Nothing of it is claimed.
+    pub paused: bool,
+    /// Most active jobs at a time.
+    pub concurrency: Option<u32>,
+    /// Its jobs by state, `State::ALL` order.
+    pub by_state: [u64; 9],
+}
+
+/// How far a prune got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Jobs deleted.
+    pub deleted: usize,
+    /// The whole store has been walked since the walk last began.
+    pub complete: bool,
+}
+
+/// One line of a job's past.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HistoryEntry {
+    /// An attempt that did not end `ok`.
+    Attempt {
+        /// Its number.
+        attempt: u32,
+        /// Its token.
+        token: Token,
+        /// Who held it.
+        node: NodeId,
+        /// When it was claimed.
+        claimed_at: Timestamp,
+        /// When it began, if it is known to have begun.
+        started_at: Option<Timestamp>,
+        /// When it ended.
+        ended_at: Timestamp,
+        /// How.
+        cause: Cause,
+        /// Why.
+        error: Option<ErrorInfo>,
+    },
+    /// What a person or client did: `cancel`, `retry`, `mark_success`, `reschedule`.
+    Action {
+        /// When.
+        at: Timestamp,
+        /// What.
+        what: String,
+    },
+}
+
+/// Which jobs to list. Every given field must match.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// In one of these states; empty = any.
+    pub states: Vec<State>,
+    /// Due and waiting at the store's now (`ready`).
+    pub ready: bool,
+    /// Of this task.
+    pub task: Option<String>,
+    /// In this queue.
+    pub queue: Option<String>,
+    /// With this tag.
+    pub tag: Option<String>,
+    /// With this trace_id.
+    pub trace_id: Option<String>,
+    /// Of this ancestor, the ancestor included.
+    pub root_id: Option<JobId>,
+    /// With this key (any task).
+    pub key: Option<String>,
+}
+
+/// Where a page ended: the row number of its last job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor(pub i64);
+
+/// One page, newest first. `args`, `kwargs` and `result` of its jobs are left out (empty / `None`).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Page {
+    /// The jobs.
+    pub jobs: Vec<Job>,
+    /// Where to go on; `None` = this was the last page.
+    pub next: Option<Cursor>,
+}
+
+/// Kept counts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counts {
+    /// Jobs by state, `State::ALL` order.
+    pub by_state: [u64; 9],
+    /// Waiting and due, counted up to `READY_CAP`.
+    pub ready: u64,
+    /// Due time of the longest-due claimable job.
+    pub oldest_ready: Option<Timestamp>,
+    /// The next instant at which a waiting job falls due.
+    pub next_due: Option<Timestamp>,
+    /// Sums of the current UTC day, one a task.
+    pub today: Vec<DayTotals>,
+    /// Sums since the store was made.
+    pub totals: DayTotals,
+}
+
+/// `Counts::ready` stops counting here.
+pub const READY_CAP: u64 = 100_000;
+
+/// What happened on a day (or in all).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DayTotals {
+    /// The task; empty for sums over all.
+    pub task: String,
+    /// Jobs that ended `success`.
+    pub succeeded: u64,
+    /// Attempts that failed and will be tried again.
+    pub failed: u64,
+    /// Jobs that ended `dead`.
+    pub dead: u64,
+    /// Run time of all attempts that ended, microseconds.
+    pub run_us: u64,
+    /// How many attempts that sum covers.
+    pub runs: u64,
+}
+
+/// The store's own trouble.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreError {
+    /// What a caller can do about it.
+    pub kind: StoreErrorKind,
+    /// For people.
+    pub message: String,
+}
+
+/// One variant for each thing a caller does differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StoreErrorKind {
+    /// Another program holds the file; nothing was written; try again.
+    Busy,
+    /// The disk is full; nothing was written; try again when there is room.
+    Full,
+    /// Reading or writing failed; nothing of this request is known to be written; try again.
+    Io,
+    /// The file is damaged, or not a store of ours, or of a newer program. Stop.
+    Unusable,
+    /// The store has been closed.
+    Closed,
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+impl StoreError {
+    /// An error of `kind`.
+    #[must_use]
+    pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> StoreError {
+        StoreError { kind, message: message.into() }
+    }
+
+    /// The same request may succeed later.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        matches!(self.kind, StoreErrorKind::Busy | StoreErrorKind::Full | StoreErrorKind::Io)
+    }
+}

@@ -1,0 +1,97 @@
+//! The life-cycle log: one `Step` for each thing that happens to a job, handed to whoever keeps the log.
+//!
+//! Separate from diagnostics (`tracing`), because it is written for every job: a `Journal` must not block.
+
+use ax_model::{JobId, State};
+
+/// One step in a job's life.
+#[derive(Clone, Debug)]
+pub struct Step<'a> {
+    /// The job.
+    pub task_id: JobId,
+    /// Its trace_id.
+    pub trace_id: &'a str,
+    /// Its first ancestor.
+    pub root_id: JobId,
+    /// Its task.
+    pub task: &'a str,
+    /// Its queue.
+    pub queue: &'a str,
+    /// What happened.
+    pub action: Action,
+    /// Where it stands now.
+    pub status: State,
+    /// The attempt, from 1; 0 before the first.
+    pub attempt: u32,
+    /// How long the step took: the wait for `Start`, the run for what ends an attempt. Microseconds.
+    pub cost_us: Option<u64>,
+    /// The error's type and first line, never arguments or results.
+    pub error: Option<&'a str>,
+}
+
+/// What happened to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// It was stored.
+    Enqueue,
+    /// An attempt began.
+    Start,
+    /// An attempt ended with a result.
+    Finish,
+    /// An attempt failed and the job will be tried again.
+    Retry,
+    /// The job ended without a result, or is held.
+    Fail,
+    /// It was cancelled, or a cancel was asked for.
+    Cancel,
+    /// An attempt was interrupted and the job waits again.
+    Interrupt,
+    /// A claim was given back unstarted.
+    HandBack,
+    /// A dead node's attempt was closed.
+    Recover,
+    /// Its `start_before` passed.
+    Expire,
+    /// A person asked for it to run again.
+    Rerun,
+    /// A person said that it had done its work.
+    MarkSuccess,
+    /// A late word of an attempt that had lost its lease was refused.
+    Refuse,
+}
+
+impl Action {
+    /// The word in the log.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Action::Enqueue => "enqueue",
+            Action::Start => "start",
+            Action::Finish => "finish",
+            Action::Retry => "retry",
+            Action::Fail => "fail",
+            Action::Cancel => "cancel",
+            Action::Interrupt => "interrupt",
+            Action::HandBack => "hand_back",
+            Action::Recover => "recover",
+            Action::Expire => "expire",
+            Action::Rerun => "rerun",
+            Action::MarkSuccess => "mark_success",
+            Action::Refuse => "refuse",
+        }
+    }
+}
+
+/// Keeps the log of steps.
+pub trait Journal: Send + Sync {
+    /// Takes one step. Must return at once: format or queue it, drop it when there is no room, and count what is dropped.
+    fn step(&self, step: &Step<'_>);
+}
+
+/// Keeps nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Journal for Silent {
+    fn step(&self, _: &Step<'_>) {}
+}

@@ -1,0 +1,114 @@
+//! Where attempts execute. The engine decides what runs and when; a `Runner` makes it run and can end it.
+//!
+//! Two implementations: `handlers` (Rust functions in this process) and, in the program, processes that can be killed.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use ax_model::store::Claimed;
+use ax_model::{ErrorInfo, Progress, TaskSpec};
+use tokio::sync::watch;
+
+/// Runs attempts of the tasks it offers.
+pub trait Runner: Send + Sync + 'static {
+    /// What it can run now. The engine claims only these; a change takes effect at the next claim.
+    fn offers(&self) -> watch::Receiver<Arc<Vec<TaskSpec>>>;
+
+    /// How many attempts it runs at a time.
+    fn slots(&self) -> usize;
+
+    /// Runs one attempt and returns only when nothing of it is left: no process, no thread, no task. Called at most
+    /// `slots()` times at once. When `stop` is asked for, the attempt must end within its grace; a result that arrived
+    /// before the stop began counts and is returned as such.
+    fn run(&self, attempt: Attempt, stop: Stop) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>>;
+
+    /// Ends whatever it keeps warm. Called once, after the last attempt has ended.
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+}
+
+/// One attempt to run.
+pub struct Attempt {
+    /// The job in hand.
+    pub job: Claimed,
+    /// Called once, right before the function gets its arguments: from here on the attempt counts as started and its
+    /// timeout runs.
+    pub started: Box<dyn FnOnce() + Send>,
+    /// Takes what the function says of its progress; cheap, may be called often.
+    pub progress: Box<dyn Fn(Progress) + Send + Sync>,
+}
+
+/// Why an attempt is to end early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopReason {
+    /// Its time is over.
+    Timeout,
+    /// The job was cancelled.
+    Cancel,
+    /// The engine is stopping, or its lease is lost.
+    Shutdown,
+}
+
+/// The engine's word to a running attempt that it must end. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Stop(watch::Receiver<Option<StopReason>>);
+
+/// The engine's end of a `Stop`.
+#[derive(Debug)]
+pub struct Stopper(watch::Sender<Option<StopReason>>);
+
+impl Stop {
+    /// A pair: whoever holds the `Stopper` can end what watches the `Stop`.
+    #[must_use]
+    pub fn pair() -> (Stopper, Stop) {
+        let (tx, rx) = watch::channel(None);
+        (Stopper(tx), Stop(rx))
+    }
+
+    /// Waits until the attempt must end. Never returns if it never must.
+    pub async fn requested(&mut self) -> StopReason {
+        let reason = self.0.wait_for(Option::is_some).await.map(|r| *r);
+        match reason {
+            Ok(Some(reason)) => reason,
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// The reason, if the attempt must end.
+    #[must_use]
+    pub fn reason(&self) -> Option<StopReason> {
+        *self.0.borrow()
+    }
+}
+
+impl Stopper {
+    /// Asks the attempt to end. The first reason stands.
+    pub fn stop(&self, reason: StopReason) {
+        self.0.send_if_modified(|now| {
+            let first = now.is_none();
+            if first {
+                *now = Some(reason);
+            }
+            first
+        });
+    }
+}
+
+/// How an attempt ended, as the runner saw it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// It returned; the JSON text of its result.
+    Done(String),
+    /// It failed in a way worth another try; with the delay it asked for, milliseconds.
+    Error(ErrorInfo, Option<u64>),
+    /// It failed in a way that no retry mends.
+    Fatal(ErrorInfo),
+    /// Its process ended without a result.
+    Crashed(ErrorInfo),
+    /// It was ended because it was asked to stop, for the reason that the `Stop` carries.
+    Stopped,
+    /// It was ended by no fault of its own and without being asked to stop.
+    Interrupted(ErrorInfo),
+    /// It never began, and can be given to another worker: for example its worker could not be started.
+    NotStarted(String),
+}

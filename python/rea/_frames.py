@@ -1,0 +1,119 @@
+# The child protocol's frames: bytes out, bytes in. See protocol/child-protocol.md; no other file knows the format.
+from __future__ import annotations
+
+import struct
+from json import JSONDecoder
+
+from ._jsontext import clean, encode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterable, Optional
+
+    from .task import Task
+
+VERSION = 1
+FRAME_MAX = 8 * 1024 * 1024
+# What a `done` frame may hold beside its result.
+ENVELOPE_MAX = 4096
+
+_HEADER = struct.Struct(">I")
+header_size = _HEADER.size
+unpack_header = _HEADER.unpack_from
+_pack_header = _HEADER.pack
+_decode = JSONDecoder().raw_decode
+
+
+class ProtocolError(Exception):
+    """The other side sent what the protocol does not allow; there is no way to go on."""
+
+
+# --- reading ---
+
+
+def parse(body: bytes) -> Dict[str, Any]:
+    """One frame's object, from its body without the length."""
+    try:
+        text = body.decode("utf-8")
+        frame, end = _decode(text)
+        if end != len(text):
+            raise ProtocolError(f"text after the object at {end}")
+    except ValueError as error:
+        raise ProtocolError(f"a frame that is not JSON: {error}") from None
+    if type(frame) is not dict or "t" not in frame:
+        raise ProtocolError("a frame that is not an object with a field t")
+    return frame
+
+
+def parse_without_big_numbers(body: bytes) -> Optional[Dict[str, Any]]:
+    """The same with every number that Python refuses to read as 0, so that the attempt can still be closed."""
+
+    def number(digits: str) -> int:
+        try:
+            return int(digits)
+        except ValueError:
+            return 0
+
+    try:
+        frame = JSONDecoder(parse_int=number).decode(body.decode("utf-8"))
+    except ValueError:
+        return None
+    return frame if isinstance(frame, dict) else None
+
+
+# --- writing ---
+
+
+def frame(body: bytes) -> bytes:
+    return _pack_header(len(body)) + body
+
+
+def hello(pid: int, lang: str, tasks: Iterable[Task[Any, Any]]) -> bytes:
+    described = []
+    for task in tasks:
+        entry = {"name": task.name, **task.defaults}
+        doc = (task.__doc__ or "").strip()
+        if doc:
+            entry["doc"] = clean(doc.splitlines()[0].strip()[:500])
+        described.append(entry)
+    return frame(encode({"t": "hello", "v": VERSION, "pid": pid, "lang": lang, "tasks": described}).encode("utf-8"))
+
+
+def bad(kind: str, message: str, traceback: str) -> bytes:
+    return frame(encode({"t": "bad", "type": kind, "message": message, "traceback": traceback}).encode("utf-8"))
+
+
+def progress(token: str, done: float, total: Optional[float], note: Optional[str]) -> bytes:
+    body = {"t": "progress", "token": token, "done": done, "total": total, "note": note and clean(note)}
+    return frame(encode(body).encode("utf-8"))
+
+
+def done_ok(token: str, result: bytes, dirty: bool = False, spawned: bool = False) -> bytes:
+    """`result` is JSON text already: it is measured and checked before it gets here."""
+    body = b'{"t":"done","token":%b,"ok":true,"result":%b' % (encode(token).encode("utf-8"), result)
+    return frame(body + _leftovers(dirty, spawned))
+
+
+def done_failed(
+    token: str,
+    cause: str,
+    kind: str,
+    message: str,
+    traceback: Optional[str],
+    after_ms: Optional[int] = None,
+    dirty: bool = False,
+    spawned: bool = False,
+) -> bytes:
+    """`cause` is "error" (may be retried) or "fatal". Texts must be clean Unicode."""
+    body: Dict[str, Any] = {"t": "done", "token": token, "ok": False, "cause": cause, "type": kind}
+    body["message"] = message
+    body["traceback"] = traceback
+    if after_ms is not None:
+        body["after_ms"] = after_ms
+    return frame(encode(body).encode("utf-8")[:-1] + _leftovers(dirty, spawned))
+
+
+def _leftovers(dirty: bool, spawned: bool) -> bytes:
+    if not dirty and not spawned:
+        return b"}"
+    return (b',"dirty":true' if dirty else b"") + (b',"spawned":true' if spawned else b"") + b"}"

@@ -1,0 +1,135 @@
+# Python values to JSON text, strictly: what JSON cannot hold is refused with the place and a way out.
+# Used for results (worker) and arguments (client). Never guesses a conversion.
+from __future__ import annotations
+
+from json import JSONEncoder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, List, Optional
+
+# ensure_ascii=False keeps text readable in the store and makes lone surrogates fail at .encode("utf-8").
+encode = JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+DEPTH_MAX = 64
+
+_HINTS = {
+    "datetime": "pass value.isoformat() and read it back with datetime.fromisoformat()",
+    "date": "pass value.isoformat() and read it back with date.fromisoformat()",
+    "time": "pass value.isoformat() and read it back with time.fromisoformat()",
+    "timedelta": "pass value.total_seconds()",
+    "Decimal": "pass str(value)",
+    "UUID": "pass str(value)",
+    "bytes": "decode it, or pass base64 text, or better the path or key of where it is stored",
+    "bytearray": "decode it, or pass base64 text, or better the path or key of where it is stored",
+    "set": "pass sorted(value) or list(value)",
+    "frozenset": "pass sorted(value) or list(value)",
+    "generator": "pass list(value)",
+    "coroutine": "async tasks are not supported in this version; run the coroutine with asyncio.run()",
+    "ndarray": "pass value.tolist()",
+}
+
+
+class NotJson(ValueError):
+    """The value has no JSON form. The text says where and what to do instead."""
+
+
+def to_bytes(value: Any, where: str) -> bytes:
+    """UTF-8 JSON of `value`; `where` is how messages call the value ("result", "args[0]")."""
+    try:
+        data = encode(value).encode("utf-8")
+    except Exception as error:  # a user's dict subclass may raise anything
+        raise NotJson(_why(value, where) or f"{where} is not JSON: {type(error).__name__}: {error}") from None
+    # Counting brackets is nearly free; only values with many of them can be too deep.
+    if data.count(b"[") + data.count(b"{") > DEPTH_MAX and too_deep(value):
+        raise NotJson(f"{where} is not JSON that rea takes: it is nested deeper than {DEPTH_MAX} levels")
+    return data
+
+
+def too_deep(value: Any) -> bool:
+    """Whether lists and dicts are nested deeper than the limit; goes level by level, so depth costs no stack."""
+    level: List[Any] = [value]
+    for _ in range(DEPTH_MAX + 1):
+        # One of each: a list that holds itself twice would double at every level.
+        holders = {id(v): v for v in level if isinstance(v, (list, tuple, dict))}.values()
+        if not holders:
+            return False
+        level = [child for v in holders for child in (v.values() if isinstance(v, dict) else v)]
+    return True
+
+
+def _why(value: Any, where: str) -> Optional[str]:
+    """The first thing in `value` that JSON cannot hold, as a sentence; None when nothing is found."""
+    if too_deep(value):
+        return f"{where} is not JSON: it is nested deeper than {DEPTH_MAX} levels, or holds itself"
+    return _why_at(value, where)
+
+
+def _why_at(value: Any, where: str) -> Optional[str]:
+    if value is None or isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            return f"{where} is not valid Unicode: lone surrogate {ascii(value[error.start])} at {error.start}"
+        return None
+    if isinstance(value, int):
+        try:
+            str(value)
+        except ValueError as error:
+            return f"{where} is not JSON: {error}"
+        return None
+    if isinstance(value, float):
+        if value != value or value in (float("inf"), float("-inf")):
+            return f"{where} is not JSON: it is {value!r}; JSON has no NaN or Infinity, use None or text"
+        return None
+    if isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            found = _why_at(item, f"{where}[{index}]")
+            if found:
+                return found
+        return None
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if isinstance(key, str):
+                found = _why_at(key, f"a key of {where}")
+                if found:
+                    return found
+            elif not (key is None or isinstance(key, (int, float))):
+                return f"{where} is not JSON: it has a key of type {type(key).__name__}; keys must be text"
+            found = _why_at(item, f"{where}[{ascii(key)}]")
+            if found:
+                return found
+        return None
+    name = type(value).__qualname__
+    return f"{where} is not JSON: it is a {type_name(type(value))}; {_HINTS.get(name) or _hint_by_shape(value)}"
+
+
+def _hint_by_shape(value: Any) -> str:
+    kind = type(value)
+    if hasattr(kind, "model_dump"):
+        return 'pass value.model_dump(mode="json")'
+    if hasattr(kind, "__dataclass_fields__"):
+        return "pass dataclasses.asdict(value)"
+    if hasattr(kind, "__members__"):
+        return "pass value.value"
+    return "use None, bool, int, float, str, list or dict"
+
+
+def type_name(kind: type) -> str:
+    """`module.Qualname`, bare for builtins; never fails, whatever a metaclass does."""
+    try:
+        module, name = str(kind.__module__), str(kind.__qualname__)
+    except Exception:
+        return "unknown type"
+    return name if module == "builtins" else f"{module}.{name}"
+
+
+def clean(text: str) -> str:
+    """`text` as valid Unicode: each lone surrogate becomes U+FFFD. For texts that must get through (errors, notes)."""
+    try:
+        text.encode("utf-8")
+        return text
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

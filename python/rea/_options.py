@@ -1,0 +1,178 @@
+# Checks of what a task or a job may be told: priority, times, names. Each check returns the value to send,
+# or raises ValueError/TypeError that says what is right. Shared by the decorator and by `.options()`.
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+    from typing import Any, Callable, Dict, List, Tuple, Type, Union
+
+    Seconds = Union[int, float, timedelta]
+    Moment = Union[datetime, int, float]
+
+
+class Unset:
+    """The type of UNSET: an option that was not given, where None means something of its own."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET = Unset()
+
+NAME_MAX = 200
+COUNT_MAX = 2**31 - 1
+SECONDS_MAX = 1_000_000_000  # about 32 years: past any use, and far from overflow in milliseconds
+
+
+def whole(name: str, value: Any, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ValueError(f"{name} must be a whole number from {low} to {high}, not {value!r}")
+    return int(value)
+
+
+def priority(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10:
+        raise ValueError(f"{name} must be a whole number from 1 (most urgent) to 10, not {value!r}")
+    return int(value)
+
+
+def count(name: str, value: Any) -> int:
+    return whole(name, value, 1, COUNT_MAX)
+
+
+def count_from_0(name: str, value: Any) -> int:
+    return whole(name, value, 0, COUNT_MAX)
+
+
+def seconds(name: str, value: Any) -> float:
+    """A length of time from 0 on; a timedelta is taken too."""
+    if hasattr(value, "total_seconds"):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= SECONDS_MAX:
+        raise ValueError(f"{name} must be a number of seconds from 0 to {SECONDS_MAX}, not {value!r}")
+    return value
+
+
+def seconds_over_0(name: str, value: Any) -> float:
+    number = seconds(name, value)
+    if number <= 0:
+        raise ValueError(f"{name} must be more than 0 seconds, not {value!r}")
+    return number
+
+
+def timeout(name: str, value: Any) -> Union[float, None]:
+    """Seconds, or None for a job that may run for ever."""
+    if value is None:
+        return None
+    try:
+        return seconds_over_0(name, value)
+    except ValueError as error:
+        raise ValueError(f"{error}; None means no limit") from None
+
+
+def text(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value or len(value) > NAME_MAX or not value.isprintable():
+        raise ValueError(f"{name} must be printable text of 1 to {NAME_MAX} characters, not {value!r}")
+    return value
+
+
+def one_of(*allowed: str) -> Callable[[str, Any], str]:
+    def check(name: str, value: Any) -> str:
+        if not isinstance(value, str) or value not in allowed:
+            raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
+        return value
+
+    return check
+
+
+def tags(name: str, value: Any) -> List[str]:
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
+        raise ValueError(f"{name} must be a list of texts, not {value!r}")
+    return [text(f"{name}[{index}]", tag) for index, tag in enumerate(value)]
+
+
+def moment(name: str, value: Any) -> str:
+    """A point in time as RFC 3339 in UTC; takes an aware datetime or Unix seconds."""
+    from datetime import datetime, timezone
+
+    if isinstance(value, datetime):
+        if value.utcoffset() is None:
+            raise ValueError(
+                f"{name}={value!r} has no time zone; use datetime.now(timezone.utc) + ..., or value.astimezone()"
+            )
+        at = value.astimezone(timezone.utc)
+    elif isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"{name} must be a datetime with a time zone, or Unix seconds, not {value!r}")
+    else:
+        try:
+            at = datetime.fromtimestamp(value, timezone.utc)
+        except (ValueError, OverflowError, OSError):
+            raise ValueError(f"{name}={value!r} is no Unix time between the years 1 and 9999") from None
+    return at.isoformat().replace("+00:00", "Z")
+
+
+def task_id(name: str, value: Any) -> str:
+    import uuid
+
+    try:
+        return str(uuid.UUID(str(value)))
+    except ValueError:
+        raise ValueError(f"{name} must be a UUID (version 7 is best), not {value!r}") from None
+
+
+def exceptions(name: str, value: Any) -> Tuple[Type[Exception], ...]:
+    """One exception class or several; always a tuple afterwards."""
+    classes = tuple(value) if isinstance(value, (list, tuple, set, frozenset)) else (value,)
+    for each in classes:
+        if not isinstance(each, type) or not issubclass(each, Exception):
+            raise ValueError(f"{name} must be exception classes like (OSError, KeyError), not {each!r}")
+    return classes
+
+
+on_crash = one_of("retry", "hold")
+
+# Every option of one job, in the order in which it goes on the wire.
+JOB_OPTIONS: Dict[str, Callable[[str, Any], Any]] = {
+    "priority": priority,
+    "queue": text,
+    "delay": seconds,
+    "run_at": moment,
+    "start_before": moment,
+    "key": text,
+    "unique_for": seconds,
+    "if_exists": one_of("keep", "replace", "reschedule"),
+    "timeout": timeout,
+    "max_attempts": count,
+    "retry_base": seconds,
+    "retry_cap": seconds,
+    "on_crash": on_crash,
+    "tags": tags,
+    "trace_id": text,
+    "root_id": text,
+    "task_id": task_id,
+}
+
+
+def job_options(given: Dict[str, Any]) -> Dict[str, Any]:
+    """Checks a job's options and returns those that were given, ready to send.
+
+    None means "not given", except for `timeout`, where it means "no limit" and UNSET means "not given".
+    """
+    wire: Dict[str, Any] = {}
+    for name, check in JOB_OPTIONS.items():
+        value = given.pop(name, UNSET)
+        if value is UNSET or (value is None and name != "timeout"):
+            continue
+        wire[name] = check(name, value)
+    if given:
+        raise TypeError(f"no such option: {', '.join(sorted(given))}; there are {', '.join(JOB_OPTIONS)}")
+    if "delay" in wire and "run_at" in wire:
+        raise ValueError("give delay or run_at, not both")
+    return wire
+
+
+def milliseconds(value: float) -> int:
+    return round(value * 1000)

@@ -1,0 +1,91 @@
+# What rea needs to know about a task's function, read from its code object: `inspect` alone would cost a worker
+# some milliseconds at each start.
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Optional, Tuple
+
+_HAS_KWARGS = 0x08  # inspect.CO_VARKEYWORDS
+_GENERATOR = 0x20
+_ASYNC = 0x80 | 0x200  # coroutine, async generator
+
+
+def refuse_what_cannot_run(func: Any) -> None:
+    """TypeError for anything that is not a plain function at the top level of a module."""
+    name = getattr(func, "__qualname__", None)
+    if isinstance(func, type) or not callable(func) or not isinstance(name, str) or not hasattr(func, "__module__"):
+        raise TypeError(f"@task goes on a function, not on {func!r}")
+    flags = getattr(getattr(func, "__code__", None), "co_flags", 0)
+    if flags & _ASYNC:
+        raise TypeError(
+            f"{name} is async: async tasks are not supported in this version (they come later). "
+            f"Write a plain function and call asyncio.run(...) in it."
+        )
+    if flags & _GENERATOR:
+        raise TypeError(f"{name} is a generator: calling it would run nothing. Return a list instead of yielding.")
+    if "<" in name:
+        raise TypeError(
+            f"{name} is a nested function or lambda: workers could not find it by name. "
+            f"Move it to the top level of its module with `def`."
+        )
+    if "." in name:
+        raise TypeError(f"{name} is a method: a task is a function at the top level of a module.")
+
+
+def task_name(func: Any) -> str:
+    """`module:function`, the same in the program that enqueues and in the worker that runs it."""
+    module = func.__module__
+    if module == "__main__":
+        # `python jobs.py` and `python -m app.jobs` call the module __main__; the worker imports it by its real name.
+        main = sys.modules["__main__"]
+        spec = getattr(main, "__spec__", None)
+        path = getattr(main, "__file__", None)
+        if spec is not None:
+            module = spec.name
+        elif path:
+            module = path.replace("\\", "/").rsplit("/", 1)[-1]
+            module = module[:-3] if module.endswith(".py") else module
+    return f"{module}:{func.__qualname__}"
+
+
+def trace_slot(func: Any) -> Optional[int]:
+    """Where `func` takes `trace_id`: its place among the positional parameters, -1 if keyword only, None if nowhere.
+
+    Follows `__wrapped__` like `inspect.signature`, as long as each wrapper passes unknown keywords on.
+    """
+    for _ in range(50):  # a cyclic __wrapped__ must not hang the import
+        code = getattr(func, "__code__", None)
+        if code is not None:
+            names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+            if "trace_id" in names:
+                place = names.index("trace_id")
+                if place < code.co_posonlyargcount:
+                    return None
+                return place if place < code.co_argcount else -1
+            if not code.co_flags & _HAS_KWARGS:
+                return None
+        func = getattr(func, "__wrapped__", None)
+        if func is None:
+            return None
+    return None
+
+
+def check_call(
+    name: str, func: Callable[..., Any], slot: Optional[int], args: Tuple[Any, ...], kwargs: Dict[str, Any]
+) -> None:
+    """TypeError when `func` cannot be called so. Better at the enqueue than as a dead job an hour later."""
+    import inspect
+
+    try:
+        signature = inspect.signature(func)
+    except (TypeError, ValueError):  # some C functions have none
+        return
+    if slot is not None and "trace_id" not in kwargs and (slot < 0 or len(args) <= slot):
+        kwargs = {**kwargs, "trace_id": ""}
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{name}{signature}: {error}") from None

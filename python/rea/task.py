@@ -1,0 +1,202 @@
+# The decorator `@task` and what it makes: a function that can still be called, and can be enqueued.
+# Keeps the registry of tasks, the only thing a worker runs. Loaded at every worker start: no heavy imports.
+from __future__ import annotations
+
+import functools
+
+from . import _options, _signature
+from ._options import UNSET
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Generic, Iterable, Optional, Type, TypeVar, Union, overload
+
+    from typing_extensions import ParamSpec
+
+    from ._options import Moment, Seconds, Unset
+    from .client import Handle
+    from .request import JobRequest, Options
+
+    P = ParamSpec("P")
+    R = TypeVar("R", covariant=True)
+
+    class _Typed(Generic[P, R]):
+        pass
+
+else:
+    # At run time the type parameters mean nothing, and importing `typing` would cost at each worker start.
+    P = R = None
+
+    class _Typed:
+        def __class_getitem__(cls, _parameters):
+            return cls
+
+    def overload(func):
+        return func
+
+
+__all__ = ["Task", "registry", "task"]
+
+# By name. A worker runs what is here and never imports by a name that came over the wire.
+registry: Dict[str, Task[Any, Any]] = {}
+
+
+class Task(_Typed[P, R]):
+    """A function made into a task by `@task`. Calling it just calls the function, here and now."""
+
+    name: str
+    func: Callable[P, R]
+    retry_on: Any  # tuple of exception classes, beside the always retryable ones
+    defaults: Dict[str, Any]  # as the catalogue takes them: priority, queue, max_attempts, timeout_ms, ...
+    trace_slot: Optional[int]
+
+    def __init__(self, func: Callable[P, R], name: str, retry_on: Any, defaults: Dict[str, Any]) -> None:
+        functools.update_wrapper(self, func)
+        self.func = func
+        self.name = name
+        self.retry_on = retry_on
+        self.defaults = defaults
+        self.trace_slot = _signature.trace_slot(func)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.func(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<rea task {self.name}>"
+
+    def __reduce__(self) -> str:
+        # As functions do: by name, so that a multiprocessing pool inside a job can use it.
+        return str(getattr(self, "__qualname__"))
+
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> JobRequest:
+        """A request to run this, not yet sent; for `rea.enqueue_many`."""
+        from .request import Options
+
+        return Options(self, {}).job(*args, **kwargs)
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle:
+        """Stores a job that calls the function with these arguments; returns once it is on the server's disk."""
+        from .request import Options
+
+        return Options(self, {}).enqueue(*args, **kwargs)
+
+    def options(
+        self,
+        *,
+        priority: Optional[int] = None,
+        delay: Optional[Seconds] = None,
+        run_at: Optional[Moment] = None,
+        key: Optional[str] = None,
+        queue: Optional[str] = None,
+        timeout: Union[Seconds, None, Unset] = UNSET,
+        max_attempts: Optional[int] = None,
+        start_before: Optional[Moment] = None,
+        tags: Optional[Iterable[str]] = None,
+        trace_id: Optional[str] = None,
+        unique_for: Optional[Seconds] = None,
+        if_exists: Optional[str] = None,
+        task_id: Optional[str] = None,
+        retry_base: Optional[Seconds] = None,
+        retry_cap: Optional[Seconds] = None,
+        on_crash: Optional[str] = None,
+    ) -> Options[P]:
+        """Settings for one job: `send.options(priority=1, delay=60).enqueue(...)`. Times are in seconds."""
+        from .request import Options
+
+        given = dict(locals())
+        for own in ("self", "Options"):
+            given.pop(own)
+        return Options(self, _options.job_options(given))
+
+
+@overload
+def task(func: Callable[P, R], /) -> Task[P, R]: ...
+
+
+@overload
+def task(
+    *,
+    max_attempts: Optional[int] = ...,
+    default_priority: Optional[int] = ...,
+    priority: Optional[int] = ...,
+    queue: Optional[str] = ...,
+    timeout: Union[Seconds, None, Unset] = ...,
+    retry_on: Union[Type[Exception], Iterable[Type[Exception]]] = ...,
+    retry_base: Optional[Seconds] = ...,
+    retry_cap: Optional[Seconds] = ...,
+    on_crash: Optional[str] = ...,
+    max_interruptions: Optional[int] = ...,
+    name: Optional[str] = ...,
+) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+
+def task(
+    func: Any = None,
+    /,
+    *,
+    max_attempts: Optional[int] = None,
+    default_priority: Optional[int] = None,
+    priority: Optional[int] = None,
+    queue: Optional[str] = None,
+    timeout: Union[Seconds, None, Unset] = UNSET,
+    retry_on: Any = (),
+    retry_base: Optional[Seconds] = None,
+    retry_cap: Optional[Seconds] = None,
+    on_crash: Optional[str] = None,
+    max_interruptions: Optional[int] = None,
+    name: Optional[str] = None,
+) -> Any:
+    """Makes a top-level function a task: `@task` or `@task(max_attempts=5, default_priority=3, ...)`.
+
+    What is not given is the server's default. `timeout=None` means no limit. `retry_on` names exceptions that are
+    retried besides RetryableError, ConnectionError and TimeoutError; all others end the job as dead.
+    `on_crash="hold"` stops a job that may have half happened (money!) until a person decides.
+    """
+    if priority is not None and default_priority is not None and priority != default_priority:
+        raise ValueError(f"priority={priority!r} and default_priority={default_priority!r} mean the same; give one")
+    defaults: Dict[str, Any] = {}
+    if queue is not None:
+        defaults["queue"] = _options.text("queue", queue)
+    if default_priority is not None:
+        defaults["priority"] = _options.priority("default_priority", default_priority)
+    elif priority is not None:
+        defaults["priority"] = _options.priority("priority", priority)
+    if max_attempts is not None:
+        defaults["max_attempts"] = _options.count("max_attempts", max_attempts)
+    if retry_base is not None:
+        defaults["retry_base_ms"] = _options.milliseconds(_options.seconds("retry_base", retry_base))
+    if retry_cap is not None:
+        defaults["retry_cap_ms"] = _options.milliseconds(_options.seconds("retry_cap", retry_cap))
+    if on_crash is not None:
+        defaults["on_crash"] = _options.on_crash("on_crash", on_crash)
+    if max_interruptions is not None:
+        defaults["max_interruptions"] = _options.count_from_0("max_interruptions", max_interruptions)
+    if timeout is not UNSET:
+        limit = _options.timeout("timeout", timeout)
+        defaults["timeout_ms"] = None if limit is None else max(1, _options.milliseconds(limit))
+    retry_classes = _options.exceptions("retry_on", retry_on)
+    if name is not None:
+        _options.text("name", name)
+
+    def register(function: Any) -> Any:
+        return _register(function, name, retry_classes, defaults)
+
+    return register if func is None else register(func)
+
+
+def _register(func: Any, name: Optional[str], retry_on: Any, defaults: Dict[str, Any]) -> Task[Any, Any]:
+    if isinstance(func, Task):
+        raise TypeError(f"{func.name} has @task twice")
+    _signature.refuse_what_cannot_run(func)
+    if name is None:
+        name = _options.text("the task's name", _signature.task_name(func))
+    made: Task[Any, Any] = Task(func, name, retry_on, defaults)
+    other = registry.get(name)
+    # The same function again is a reload of its module; another one would silently take the first one's jobs.
+    if other is not None and _signature.task_name(other) != _signature.task_name(func):
+        raise ValueError(
+            f"two tasks are called {name!r}: {_signature.task_name(other)} and {_signature.task_name(func)}; "
+            f"give one of them another name=..."
+        )
+    registry[name] = made
+    return made
