@@ -1,1 +1,13 @@
-//! ax-conformance
+//! What every store must do, as tests: a model in memory, one suite of cases, faults, and the checker of histories.
+//!
+//! Never shipped; a dev-dependency only. Knows `ax-model` and nothing else of rea.
+
+pub mod clock;
+mod memory_claim;
+mod memory_model;
+mod memory_read;
+pub mod memory_store;
+pub mod waiting;
+
+pub use clock::HandClock;
+pub use memory_store::MemoryStore;

@@ -1,0 +1,298 @@
+//! The plain model of a store: rows, and what each request does to them. Obviously right comes before fast.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use ax_model::job::Job;
+use ax_model::lifecycle::Fence;
+use ax_model::new_job::IfExists;
+use ax_model::store::{
+    Act, Applied, AttemptRef, DayTotals, EnqueueRefusal, Enqueued, HistoryEntry, Pruned, QueueChange, Recovered, Target,
+};
+use ax_model::unique::content_digest;
+use ax_model::{
+    Change, Event, JobId, Life, NewJob, NodeId, Progress, Refusal, Spec, State, TaskSpec, Timestamp, decide,
+    lifecycle::Note,
+};
+
+/// A job and its past.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) job: Job,
+    /// Present exactly when the job has a key.
+    digest: Option<[u8; 16]>,
+    pub(crate) history: Vec<HistoryEntry>,
+}
+
+/// A queue's settings.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Switches {
+    pub(crate) paused: bool,
+    pub(crate) concurrency: Option<u32>,
+}
+
+/// Everything a store keeps on disk.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Model {
+    pub(crate) rows: BTreeMap<i64, Row>,
+    pub(crate) ids: HashMap<JobId, i64>,
+    /// (task, key) → the job that took the key last: by being created with it or by being retried.
+    pub(crate) keys: HashMap<(String, String), i64>,
+    pub(crate) by_state: BTreeMap<State, BTreeSet<i64>>,
+    pub(crate) queues: BTreeMap<String, Switches>,
+    pub(crate) tasks: BTreeMap<String, TaskSpec>,
+    pub(crate) days: BTreeMap<(i64, String), DayTotals>,
+    pub(crate) totals: DayTotals,
+    last_seq: i64,
+}
+
+/// Whether the job may still be found by its key although it is final.
+fn in_window(spec: &Spec, now: Timestamp) -> bool {
+    spec.created_at.plus_ms(spec.unique_for_ms) > now
+}
+
+impl Model {
+    pub(crate) fn in_states(&self, states: &[State]) -> impl Iterator<Item = (i64, &Row)> {
+        let mut seqs: Vec<i64> = states.iter().filter_map(|s| self.by_state.get(s)).flatten().copied().collect();
+        seqs.sort_unstable();
+        seqs.into_iter().map(|seq| (seq, &self.rows[&seq]))
+    }
+
+    pub(crate) fn row(&self, id: JobId) -> Option<&Row> {
+        self.rows.get(self.ids.get(&id)?)
+    }
+
+    pub(crate) fn enqueue(&mut self, jobs: Vec<NewJob>, now: Timestamp) -> Result<Vec<Enqueued>, EnqueueRefusal> {
+        // One job that is refused changes nothing, so only real batches need a copy to go back to.
+        let before = (jobs.len() > 1).then(|| self.clone());
+        let done = jobs.into_iter().enumerate().map(|(index, job)| self.enqueue_one(index, job, now)).collect();
+        if let (Result::<Vec<Enqueued>, EnqueueRefusal>::Err(_), Some(before)) = (&done, before) {
+            *self = before;
+        }
+        done
+    }
+
+    fn enqueue_one(&mut self, index: usize, new: NewJob, now: Timestamp) -> Result<Enqueued, EnqueueRefusal> {
+        let key = new.spec.key.clone().map(|key| (new.spec.task.clone(), key));
+        if let Some(seq) = key.as_ref().and_then(|key| self.keys.get(key)).copied() {
+            let holder = &self.rows[&seq];
+            if !holder.job.life.state.is_final() || in_window(&holder.job.spec, now) {
+                return self.meet_holder(index, seq, new, now);
+            }
+        }
+        if let Some(there) = self.row(new.spec.id).map(|row| &row.job.spec) {
+            let digest = |spec: &Spec| content_digest(&spec.task, &spec.args, &spec.kwargs);
+            return if digest(there) == digest(&new.spec) {
+                Ok(Enqueued { id: there.id, trace_id: there.trace_id.clone(), created: false })
+            } else {
+                Err(EnqueueRefusal::IdConflict { index })
+            };
+        }
+        self.last_seq += 1;
+        let seq = self.last_seq;
+        let answer = Enqueued { id: new.spec.id, trace_id: new.spec.trace_id.clone(), created: true };
+        self.ids.insert(new.spec.id, seq);
+        if let Some(key) = key {
+            self.keys.insert(key, seq);
+        }
+        self.queues.entry(new.spec.queue.clone()).or_default();
+        let life = Life::fresh(new.run_at, new.start_before, now);
+        self.by_state.entry(life.state).or_default().insert(seq);
+        let job = Job { seq, spec: new.spec, life, result: None, last_error: None, progress: None };
+        self.rows.insert(seq, Row { job, digest: new.digest, history: vec![] });
+        Ok(answer)
+    }
+
+    /// The key has a job: what the request's mode makes of it.
+    fn meet_holder(&mut self, index: usize, seq: i64, new: NewJob, now: Timestamp) -> Result<Enqueued, EnqueueRefusal> {
+        let holder = &self.rows[&seq];
+        let (existing, state) = (holder.job.spec.id, holder.job.life.state);
+        let answer = Enqueued { id: existing, trace_id: holder.job.spec.trace_id.clone(), created: false };
+        if new.if_exists != IfExists::Replace && holder.digest != new.digest {
+            return Err(EnqueueRefusal::KeyConflict { index, existing });
+        }
+        let what = match new.if_exists {
+            IfExists::Keep => return Ok(answer),
+            IfExists::Reschedule if state.is_final() => return Ok(answer),
+            IfExists::Reschedule => "reschedule",
+            IfExists::Replace => "replace",
+        };
+        let event = Event::Rescheduled { run_at: new.run_at, start_before: new.start_before };
+        self.change(seq, &event, now, 0).map_err(|_| EnqueueRefusal::TooLate { index, existing, state })?;
+        let row = self.rows.get_mut(&seq).expect("just changed");
+        if new.if_exists == IfExists::Replace {
+            row.digest = new.digest;
+            let Spec { args, kwargs, priority, timeout_ms, policy, tags, .. } = new.spec;
+            row.job.spec = Spec { args, kwargs, priority, timeout_ms, policy, tags, ..row.job.spec.clone() };
+        }
+        if let Some(HistoryEntry::Action { what: written, .. }) = row.history.last_mut() {
+            what.clone_into(written);
+        }
+        Ok(answer)
+    }
+
+    pub(crate) fn apply(&mut self, act: &Act, now: Timestamp) -> Result<Applied, Refusal> {
+        let seq = match act.target {
+            Target::Attempt(AttemptRef { seq, id, .. }) => match self.rows.get(&seq) {
+                Some(row) if row.job.spec.id == id => seq,
+                _ => return Err(Refusal::Lost),
+            },
+            Target::Job(id) => *self.ids.get(&id).ok_or(Refusal::NotFound)?,
+        };
+        self.change(seq, &act.event, now, act.chance)?;
+        let job = &self.rows[&seq].job;
+        Ok(Applied { id: job.spec.id, life: job.life })
+    }
+
+    /// The one place where a row's life changes.
+    pub(crate) fn change(&mut self, seq: i64, event: &Event, now: Timestamp, chance: u64) -> Result<Change, Refusal> {
+        let job = &self.rows[&seq].job;
+        let change = decide(&job.spec.policy, &job.life, event, now, chance)?;
+        if *event == Event::RetryAsked {
+            self.take_key_again(seq)?;
+        }
+        self.sum(seq, event, &change, now);
+        let row = self.rows.get_mut(&seq).expect("its life was just read");
+        self.by_state.entry(row.job.life.state).or_default().remove(&seq);
+        self.by_state.entry(change.life.state).or_default().insert(seq);
+        row.job.life = change.life;
+        let error = match &change.note {
+            Note::Keep => None,
+            Note::Result(result) => {
+                row.job.result = Some(result.clone());
+                row.job.last_error = None;
+                None
+            }
+            Note::Error(error) => {
+                row.job.last_error = Some(error.clone());
+                Some(error.clone())
+            }
+        };
+        if let Some(ended) = change.ended {
+            row.history.push(HistoryEntry::Attempt {
+                attempt: ended.attempt,
+                token: ended.lease.token,
+                node: ended.lease.node,
+                claimed_at: ended.claimed_at,
+                started_at: ended.started_at,
+                ended_at: now,
+                cause: ended.cause,
+                error,
+            });
+        }
+        let action = match event {
+            Event::CancelAsked => Some("cancel"),
+            Event::RetryAsked => Some("retry"),
+            Event::SuccessAsked => Some("mark_success"),
+            Event::Rescheduled { .. } => Some("reschedule"),
+            _ => None,
+        };
+        if let Some(what) = action {
+            row.history.push(HistoryEntry::Action { at: now, what: what.to_owned() });
+        }
+        Ok(change)
+    }
+
+    fn take_key_again(&mut self, seq: i64) -> Result<(), Refusal> {
+        let spec = &self.rows[&seq].job.spec;
+        let Some(key) = spec.key.clone() else { return Ok(()) };
+        let key = (spec.task.clone(), key);
+        match self.keys.get(&key).filter(|&&holder| holder != seq).map(|holder| &self.rows[holder].job) {
+            Some(holder) if !holder.life.state.is_final() => Err(Refusal::KeyHeld(holder.spec.id)),
+            _ => {
+                self.keys.insert(key, seq);
+                Ok(())
+            }
+        }
+    }
+
+    /// Adds what `change` means to the sums of its day and of all time.
+    fn sum(&mut self, seq: i64, event: &Event, change: &Change, now: Timestamp) {
+        let job = &self.rows[&seq].job;
+        let entered = |state| u64::from(change.life.state == state && job.life.state != state);
+        // A job that goes back to `failed` because its next attempt never began has not failed again.
+        let failed = u64::from(change.life.state == State::Failed && change.life.failures > job.life.failures);
+        let began = match event {
+            Event::Succeeded { started_at, .. } => Some(*started_at),
+            _ => change.ended.and_then(|ended| ended.started_at),
+        };
+        let (succeeded, dead) = (entered(State::Success), entered(State::Dead));
+        if succeeded + dead + failed == 0 && began.is_none() {
+            return;
+        }
+        let task = job.spec.task.clone();
+        let of_day = self.days.entry((now.day(), task.clone())).or_insert(DayTotals { task, ..DayTotals::default() });
+        for sums in [of_day, &mut self.totals] {
+            sums.succeeded += succeeded;
+            sums.failed += failed;
+            sums.dead += dead;
+            sums.runs += u64::from(began.is_some());
+            sums.run_us = sums.run_us.saturating_add(began.map_or(0, |began| now.us_since(began)));
+        }
+    }
+
+    pub(crate) fn note_progress(&mut self, attempt: AttemptRef, progress: Progress) {
+        let Some(row) = self.rows.get_mut(&attempt.seq) else { return };
+        let life = &row.job.life;
+        let current = life.lease.is_some_and(|lease| lease.token == attempt.fence.token)
+            && life.attempt == attempt.fence.attempt
+            && row.job.spec.id == attempt.id;
+        if current {
+            row.job.progress = Some(progress);
+        }
+    }
+
+    pub(crate) fn recover(&mut self, keep: NodeId, limit: usize, now: Timestamp) -> Vec<Recovered> {
+        let gone: Vec<(i64, Fence)> = self
+            .in_states(&[State::Dispatched, State::Running])
+            .filter_map(|(seq, row)| Some((seq, row.job.life.attempt, row.job.life.lease?)))
+            .filter(|(.., lease)| lease.node != keep)
+            .map(|(seq, attempt, lease)| (seq, Fence { attempt, token: lease.token }))
+            .take(limit)
+            .collect();
+        let end = |(seq, fence): (i64, Fence)| {
+            let change = self.change(seq, &Event::NodeGone { fence }, now, 0).expect("the lease was just read");
+            let spec = &self.rows[&seq].job.spec;
+            let cause = change.ended.expect("a lease ends with its attempt").cause;
+            let (id, trace_id) = (spec.id, spec.trace_id.clone());
+            Recovered { id, trace_id, attempt: fence.attempt, cause, life: change.life }
+        };
+        gone.into_iter().map(end).collect()
+    }
+
+    pub(crate) fn expire(&mut self, limit: usize, now: Timestamp) -> Vec<JobId> {
+        let late: Vec<i64> = self
+            .in_states(&[State::Pending, State::Failed])
+            .filter(|(_, row)| row.job.life.expires_at().is_some_and(|limit| limit <= now))
+            .map(|(seq, _)| seq)
+            .take(limit)
+            .collect();
+        let end = |seq: i64| {
+            self.change(seq, &Event::ExpiryDue, now, 0).expect("its expiry was just read");
+            self.rows[&seq].job.spec.id
+        };
+        late.into_iter().map(end).collect()
+    }
+
+    pub(crate) fn prune(&mut self, cutoffs: &[(State, Timestamp)], limit: usize, now: Timestamp) -> Pruned {
+        let old = |row: &Row| {
+            let life = &row.job.life;
+            let needed = row.job.spec.key.is_some() && in_window(&row.job.spec, now);
+            let past = |cutoff: Timestamp| life.finished_at.is_some_and(|at| at < cutoff);
+            life.state.is_final() && !needed && cutoffs.iter().any(|&(state, at)| state == life.state && past(at))
+        };
+        let gone: Vec<i64> = self.rows.iter().filter(|(_, row)| old(row)).map(|(seq, _)| *seq).take(limit).collect();
+        for seq in &gone {
+            let job = self.rows.remove(seq).expect("just found").job;
+            self.ids.remove(&job.spec.id);
+            self.by_state.entry(job.life.state).or_default().remove(seq);
+            self.keys.retain(|_, holder| holder != seq);
+        }
+        Pruned { deleted: gone.len(), complete: gone.len() < limit }
+    }
+
+    pub(crate) fn set_queue(&mut self, change: &QueueChange) {
+        let switches = self.queues.entry(change.name.clone()).or_default();
+        switches.paused = change.paused.unwrap_or(switches.paused);
+        switches.concurrency = change.concurrency.unwrap_or(switches.concurrency);
+    }
+}

@@ -1,0 +1,100 @@
+//! Reading the plain model: lists, counts, queues, and the check that what is kept twice agrees.
+
+use std::collections::BTreeSet;
+
+use ax_model::job::Job;
+use ax_model::store::{Counts, Cursor, Filter, Page, Queue, READY_CAP};
+use ax_model::{State, Timestamp};
+
+use crate::memory_model::Model;
+
+impl Model {
+    pub(crate) fn list(&self, filter: &Filter, after: Option<Cursor>, limit: usize, now: Timestamp) -> Page {
+        let before = after.map_or(i64::MAX, |cursor| cursor.0);
+        let found = self.rows.range(..before).rev().map(|(_, row)| &row.job).filter(|job| matches(filter, job, now));
+        let mut jobs: Vec<Job> = found.take(limit.saturating_add(1)).cloned().collect();
+        let more = jobs.len() > limit;
+        jobs.truncate(limit);
+        for job in &mut jobs {
+            job.spec.args.clear();
+            job.spec.kwargs.clear();
+            job.result = None;
+        }
+        let next = jobs.last().filter(|_| more).map(|job| Cursor(job.seq));
+        Page { jobs, next }
+    }
+
+    pub(crate) fn counts(&self, now: Timestamp) -> Counts {
+        let due: Vec<Timestamp> =
+            self.in_states(&[State::Pending, State::Failed]).filter_map(|(_, row)| row.job.life.claim_at()).collect();
+        let ready = || due.iter().copied().filter(|at| *at <= now);
+        Counts {
+            by_state: by_state(self.rows.values().map(|row| row.job.life.state)),
+            ready: (ready().count() as u64).min(READY_CAP),
+            oldest_ready: ready().min(),
+            next_due: due.iter().copied().filter(|at| *at > now).min(),
+            today: self.days.iter().filter(|((day, _), _)| *day == now.day()).map(|(_, sums)| sums.clone()).collect(),
+            totals: self.totals.clone(),
+        }
+    }
+
+    pub(crate) fn queue(&self, name: &str) -> Queue {
+        let switches = self.queues.get(name).copied().unwrap_or_default();
+        let of_queue = self.rows.values().filter(|row| row.job.spec.queue == name);
+        Queue {
+            name: name.to_owned(),
+            paused: switches.paused,
+            concurrency: switches.concurrency,
+            by_state: by_state(of_queue.map(|row| row.job.life.state)),
+        }
+    }
+
+    pub(crate) fn check(&self) -> Vec<String> {
+        let mut wrong = vec![];
+        for (seq, row) in &self.rows {
+            let (spec, life) = (&row.job.spec, &row.job.life);
+            let in_sets: BTreeSet<State> =
+                self.by_state.iter().filter(|(_, seqs)| seqs.contains(seq)).map(|(state, _)| *state).collect();
+            let facts = [
+                (self.ids.get(&spec.id) == Some(seq), "is not found by its id"),
+                (in_sets == BTreeSet::from([life.state]), "is not counted under its state alone"),
+                (life.lease.is_some() == life.state.is_active(), "is active without a lease, or at rest with one"),
+                (
+                    life.finished_at.is_some() == (life.state.is_final() || life.state == State::Held),
+                    "has ended without a time, or has a time but has not ended",
+                ),
+                (life.failures <= spec.policy.max_attempts, "has failed more often than it may"),
+                (life.interruptions <= spec.policy.max_interruptions, "was interrupted more often than it may be"),
+                (life.failures + life.interruptions <= life.attempt, "has failed more often than it was tried"),
+                (self.queues.contains_key(&spec.queue), "is in a queue that is not known"),
+            ];
+            wrong.extend(facts.iter().filter(|(holds, _)| !holds).map(|(_, text)| format!("job {} {text}", spec.id)));
+        }
+        let dangling = self.keys.values().filter(|seq| !self.rows.contains_key(seq));
+        wrong.extend(dangling.map(|seq| format!("a key names row {seq}, which is gone")));
+        wrong
+    }
+}
+
+fn matches(filter: &Filter, job: &Job, now: Timestamp) -> bool {
+    fn agrees(wanted: Option<&String>, has: &str) -> bool {
+        wanted.is_none_or(|wanted| wanted == has)
+    }
+    let spec = &job.spec;
+    (filter.states.is_empty() || filter.states.contains(&job.life.state))
+        && (!filter.ready || job.life.is_ready(now))
+        && agrees(filter.task.as_ref(), &spec.task)
+        && agrees(filter.queue.as_ref(), &spec.queue)
+        && agrees(filter.trace_id.as_ref(), &spec.trace_id)
+        && filter.tag.as_ref().is_none_or(|tag| spec.tags.contains(tag))
+        && filter.root_id.is_none_or(|root| spec.root_id == root || spec.id == root)
+        && filter.key.as_ref().is_none_or(|key| spec.key.as_ref() == Some(key))
+}
+
+fn by_state(states: impl Iterator<Item = State>) -> [u64; 9] {
+    let mut counts = [0; 9];
+    for state in states {
+        counts[state as usize] += 1;
+    }
+    counts
+}

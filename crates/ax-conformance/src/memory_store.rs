@@ -1,0 +1,246 @@
+//! A store in memory: the model that every other store must agree with, and the one that the engine's tests run on.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use ax_model::job::Job;
+use ax_model::priority::{Ageing, Picker};
+use ax_model::store::{
+    Act, Applied, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, HistoryEntry,
+    Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError,
+};
+use ax_model::{Clock, Event, JobId, NewJob, NodeId, Progress, Refusal, State, TaskSpec, Timestamp};
+
+use crate::clock::lock;
+use crate::memory_model::Model;
+use crate::waiting::Slot;
+
+/// Everything is done at the call; the reply is ready at once, except that of a parked claim. A clone is the same store.
+#[derive(Clone)]
+pub struct MemoryStore {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    clock: Arc<dyn Clock>,
+    ageing: Ageing,
+    now: Mutex<Now>,
+}
+
+/// What the lock guards: the content, and what lives only as long as the store is open.
+#[derive(Default)]
+struct Now {
+    model: Model,
+    picker: Picker,
+    /// In order of arrival.
+    parked: Vec<Parked>,
+    last_ticket: u64,
+}
+
+struct Parked {
+    ticket: u64,
+    request: ClaimRequest,
+    answer: Arc<Slot<Vec<Claimed>>>,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>, ageing: Ageing) -> MemoryStore {
+        MemoryStore::with(Model::default(), clock, ageing)
+    }
+
+    /// What a restart would find: the same content, nothing parked, the order's count begun afresh.
+    #[must_use]
+    pub fn reopened(&self) -> MemoryStore {
+        let model = lock(&self.inner.now).model.clone();
+        MemoryStore::with(model, Arc::clone(&self.inner.clock), self.inner.ageing)
+    }
+
+    /// Tries parked claims again: for clocks that flow, which tell no one when a job falls due.
+    pub fn poke(&self) {
+        self.inner.write(|_, _| ());
+    }
+
+    fn with(model: Model, clock: Arc<dyn Clock>, ageing: Ageing) -> MemoryStore {
+        let now = Mutex::new(Now { model, ..Now::default() });
+        let inner = Arc::new(Inner { clock, ageing, now });
+        let weak = Arc::downgrade(&inner);
+        inner.clock.on_move(Box::new(move || {
+            if let Some(inner) = weak.upgrade() {
+                inner.write(|_, _| ());
+            }
+        }));
+        MemoryStore { inner }
+    }
+}
+
+impl Inner {
+    /// Does `work` as one transaction; what it released goes to parked claims before anyone else can see it.
+    fn write<T>(&self, work: impl FnOnce(&mut Now, Timestamp) -> T) -> T {
+        let mut wakers = vec![];
+        let out = {
+            let mut state = lock(&self.now);
+            let now = self.clock.now();
+            let out = work(&mut state, now);
+            self.serve_parked(&mut state, now, &mut wakers);
+            out
+        };
+        wakers.into_iter().for_each(Waker::wake);
+        out
+    }
+
+    fn serve_parked(&self, state: &mut Now, now: Timestamp, wakers: &mut Vec<Waker>) {
+        let Now { model, picker, parked, .. } = state;
+        parked.retain(|waiting| {
+            let given = model.claim(&waiting.request, picker, &self.ageing, now);
+            let nothing = given.is_empty();
+            if !nothing {
+                wakers.extend(waiting.answer.put(given));
+            }
+            nothing
+        });
+    }
+
+    fn read<T>(&self, work: impl FnOnce(&Model, Timestamp) -> T) -> T {
+        let state = lock(&self.now);
+        work(&state.model, self.clock.now())
+    }
+}
+
+/// A claim's reply. Dropping it withdraws the claim, and hands back what was given but not taken.
+struct ClaimReply {
+    inner: Arc<Inner>,
+    ticket: u64,
+    answer: Arc<Slot<Vec<Claimed>>>,
+}
+
+impl Future for ClaimReply {
+    type Output = Result<Vec<Claimed>, StoreError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.answer.poll(context).map(Ok)
+    }
+}
+
+impl Drop for ClaimReply {
+    fn drop(&mut self) {
+        self.inner.write(|state, now| {
+            state.parked.retain(|parked| parked.ticket != self.ticket);
+            for job in self.answer.take().unwrap_or_default() {
+                let event = Event::HandedBack { fence: job.attempt.fence };
+                // Refused only if the lease was ended meanwhile: then there is nothing to hand back.
+                let _ = state.model.change(job.attempt.seq, &event, now, 0);
+            }
+        });
+    }
+}
+
+fn ready<'a, T: Send + 'a>(value: T) -> Reply<'a, T> {
+    Box::pin(std::future::ready(Ok(value)))
+}
+
+impl Store for MemoryStore {
+    fn now(&self) -> Timestamp {
+        self.inner.clock.now()
+    }
+
+    fn enqueue(&self, jobs: Vec<NewJob>) -> Reply<'_, Result<Vec<Enqueued>, EnqueueRefusal>> {
+        ready(self.inner.write(|state, now| state.model.enqueue(jobs, now)))
+    }
+
+    fn claim(&self, request: ClaimRequest) -> Reply<'_, Vec<Claimed>> {
+        let answer = Arc::new(Slot::new());
+        let ticket = self.inner.write(|state, now| {
+            state.last_ticket += 1;
+            let given = state.model.claim(&request, &mut state.picker, &self.inner.ageing, now);
+            if given.is_empty() && request.park {
+                state.parked.push(Parked { ticket: state.last_ticket, request, answer: Arc::clone(&answer) });
+            } else {
+                answer.put(given);
+            }
+            state.last_ticket
+        });
+        Box::pin(ClaimReply { inner: Arc::clone(&self.inner), ticket, answer })
+    }
+
+    fn apply(&self, acts: Vec<Act>) -> Reply<'_, Vec<Result<Applied, Refusal>>> {
+        ready(self.inner.write(|state, now| acts.iter().map(|act| state.model.apply(act, now)).collect()))
+    }
+
+    fn note_progress(&self, notes: Vec<(AttemptRef, Progress)>) -> Reply<'_, ()> {
+        self.inner.write(|state, _| {
+            for (attempt, progress) in notes {
+                state.model.note_progress(attempt, progress);
+            }
+        });
+        ready(())
+    }
+
+    fn recover(&self, keep: NodeId, limit: usize) -> Reply<'_, Vec<Recovered>> {
+        ready(self.inner.write(|state, now| state.model.recover(keep, limit, now)))
+    }
+
+    fn expire(&self, limit: usize) -> Reply<'_, Vec<JobId>> {
+        ready(self.inner.write(|state, now| state.model.expire(limit, now)))
+    }
+
+    fn put_tasks(&self, tasks: Vec<TaskSpec>) -> Reply<'_, ()> {
+        self.inner.write(|state, _| {
+            state.model.tasks.extend(tasks.into_iter().map(|task| (task.name.clone(), task)));
+        });
+        ready(())
+    }
+
+    fn tasks(&self) -> Reply<'_, Vec<TaskSpec>> {
+        ready(self.inner.read(|model, _| model.tasks.values().cloned().collect()))
+    }
+
+    fn set_queue(&self, change: QueueChange) -> Reply<'_, Queue> {
+        ready(self.inner.write(|state, _| {
+            state.model.set_queue(&change);
+            state.model.queue(&change.name)
+        }))
+    }
+
+    fn queues(&self) -> Reply<'_, Vec<Queue>> {
+        ready(self.inner.read(|model, _| model.queues.keys().map(|name| model.queue(name)).collect()))
+    }
+
+    fn prune(&self, cutoffs: Vec<(State, Timestamp)>, limit: usize) -> Reply<'_, Pruned> {
+        ready(self.inner.write(|state, now| state.model.prune(&cutoffs, limit, now)))
+    }
+
+    fn get(&self, id: JobId) -> Reply<'_, Option<Job>> {
+        ready(self.inner.read(|model, _| model.row(id).map(|row| row.job.clone())))
+    }
+
+    fn history(&self, id: JobId) -> Reply<'_, Vec<HistoryEntry>> {
+        ready(self.inner.read(|model, _| model.row(id).map(|row| row.history.clone()).unwrap_or_default()))
+    }
+
+    fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Reply<'_, Page> {
+        ready(self.inner.read(|model, now| model.list(&filter, after, limit, now)))
+    }
+
+    fn counts(&self) -> Reply<'_, Counts> {
+        ready(self.inner.read(Model::counts))
+    }
+
+    fn check(&self) -> Reply<'_, Vec<String>> {
+        ready(self.inner.read(|model, _| model.check()))
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = lock(&self.inner.now);
+        f.debug_struct("MemoryStore")
+            .field("jobs", &state.model.rows.len())
+            .field("parked", &state.parked.len())
+            .finish()
+    }
+}
