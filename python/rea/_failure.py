@@ -11,18 +11,19 @@ from ._jsontext import clean, type_name
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
-    from typing import Any, List, Optional, Tuple
+    from typing import Any
 
 MESSAGE_MAX = 10_000  # characters
 TRACEBACK_MAX = 64 * 1024  # bytes of UTF-8
 CHAIN_MAX = 16  # exceptions linked by `raise ... from`
 FRAMES_MAX = 60  # of one exception, half of them from each end
 
-_OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_IMPORT_MACHINERY = ("<frozen importlib", "<frozen runpy")
+# Frames that tell a user nothing: rea's own, and those of an import.
+_TRIMMED = (os.path.dirname(os.path.abspath(__file__)) + os.sep, "<frozen importlib")
+_IMPORT_MODULE = os.path.join("importlib", "__init__.py")
 
 
-def is_retryable(error: BaseException, retry_on: Tuple[Any, ...]) -> bool:
+def is_retryable(error: BaseException, retry_on: tuple[Any, ...]) -> bool:
     """The failure rule of the product, in one place."""
     if isinstance(error, exception.Fatal) or not isinstance(error, Exception):
         return False
@@ -32,7 +33,7 @@ def is_retryable(error: BaseException, retry_on: Tuple[Any, ...]) -> bool:
     return sys.version_info < (3, 11) and isinstance(error, _old_timeouts())
 
 
-def _old_timeouts() -> Tuple[Any, ...]:
+def _old_timeouts() -> tuple[Any, ...]:
     names = (
         ("socket", "timeout"),
         ("asyncio.exceptions", "TimeoutError"),
@@ -42,7 +43,7 @@ def _old_timeouts() -> Tuple[Any, ...]:
     return tuple(kind for kind in found if kind is not None)
 
 
-def after_ms(error: BaseException) -> Optional[int]:
+def after_ms(error: BaseException) -> int | None:
     if not isinstance(error, exception.RetryableError) or error.after is None:
         return None
     try:
@@ -51,7 +52,7 @@ def after_ms(error: BaseException) -> Optional[int]:
         return None
 
 
-def describe(error: BaseException) -> Tuple[str, str, Optional[str]]:
+def describe(error: BaseException) -> tuple[str, str, str | None]:
     """(type, message, traceback), clean and within the limits."""
     kind = clean(type_name(type(error)))[:500]
     try:
@@ -62,7 +63,8 @@ def describe(error: BaseException) -> Tuple[str, str, Optional[str]]:
 
 def message(error: BaseException) -> str:
     if isinstance(error, SystemExit):
-        return f"the job called sys.exit({_text_of(error.code)}); a job ends by returning or by raising an exception"
+        called = f"the job called sys.exit({_text_of(error.code)})"
+        return f"{called}; a job ends by returning or by raising an exception"
     if isinstance(error, KeyboardInterrupt):
         return f"KeyboardInterrupt was raised in the job {_text_of(error)}".rstrip()
     return _text_of(error)
@@ -87,10 +89,10 @@ def _cut_message(text: str) -> str:
 
 
 def traceback_text(error: BaseException) -> str:
-    chain: List[BaseException] = []
-    links: List[str] = []
+    chain: list[BaseException] = []
+    links: list[str] = []
     seen = set()
-    step: Optional[BaseException] = error
+    step: BaseException | None = error
     while step is not None and id(step) not in seen and len(chain) < CHAIN_MAX:
         seen.add(id(step))
         chain.append(step)
@@ -100,7 +102,7 @@ def traceback_text(error: BaseException) -> str:
         else:
             links.append("\nDuring handling of the above exception, another exception occurred:\n\n")
             step = None if step.__suppress_context__ else step.__context__
-    parts: List[str] = []
+    parts: list[str] = []
     for index in range(len(chain) - 1, -1, -1):
         parts.append(_one(chain[index]))
         if index > 0:
@@ -130,19 +132,18 @@ def _one(error: BaseException) -> str:
     return "".join(parts)
 
 
-def _items(error: BaseException, name: str) -> List[Any]:
+def _items(error: BaseException, name: str) -> list[Any]:
     found = getattr(error, name, None)
     return list(found[:10]) if isinstance(found, (list, tuple)) else []
 
 
-def _frames_of(step: Optional[TracebackType]) -> Tuple[List[Any], List[Any], int]:
+def _frames_of(step: TracebackType | None) -> tuple[list[Any], list[Any], int]:
     """The frames of the user's code: the first ones, the last ones, and how many between are left out."""
     frames = []
     while step is not None:
         name = step.tb_frame.f_code.co_filename
-        if not name.startswith(_OWN_FOLDER) and not name.startswith(_IMPORT_MACHINERY):
-            if not name.endswith(os.path.join("importlib", "__init__.py")):
-                frames.append((step.tb_frame, step.tb_lineno))
+        if not name.startswith(_TRIMMED) and not name.endswith(_IMPORT_MODULE):
+            frames.append((step.tb_frame, step.tb_lineno))
         step = step.tb_next
     half = FRAMES_MAX // 2
     if len(frames) <= FRAMES_MAX:

@@ -1,4 +1,5 @@
-# The child protocol's frames: bytes out, bytes in. See protocol/child-protocol.md; no other file knows the format.
+# The child protocol's frames: bytes out, bytes in. See protocol/child-protocol.md; no other file knows the
+# format.
 from __future__ import annotations
 
 import struct
@@ -8,7 +9,8 @@ from ._jsontext import clean, encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterable, Optional
+    from collections.abc import Iterable
+    from typing import Any
 
     from .task import Task
 
@@ -31,22 +33,24 @@ class ProtocolError(Exception):
 # --- reading ---
 
 
-def parse(body: bytes) -> Dict[str, Any]:
+def parse(body: bytes) -> dict[str, Any]:
     """One frame's object, from its body without the length."""
     try:
         text = body.decode("utf-8")
         frame, end = _decode(text)
         if end != len(text):
             raise ProtocolError(f"text after the object at {end}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ProtocolError(f"a frame that is not JSON: {error}") from None
     if type(frame) is not dict or "t" not in frame:
         raise ProtocolError("a frame that is not an object with a field t")
     return frame
 
 
-def parse_without_big_numbers(body: bytes) -> Optional[Dict[str, Any]]:
-    """The same with every number that Python refuses to read as 0, so that the attempt can still be closed."""
+def parse_without_big_numbers(body: bytes) -> dict[str, Any] | None:
+    """The same with every number that Python refuses to read as 0, so that the attempt can still be
+    closed.
+    """
 
     def number(digits: str) -> int:
         try:
@@ -56,7 +60,7 @@ def parse_without_big_numbers(body: bytes) -> Optional[Dict[str, Any]]:
 
     try:
         frame = JSONDecoder(parse_int=number).decode(body.decode("utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return frame if isinstance(frame, dict) else None
 
@@ -76,14 +80,18 @@ def hello(pid: int, lang: str, tasks: Iterable[Task[Any, Any]]) -> bytes:
         if doc:
             entry["doc"] = clean(doc.splitlines()[0].strip()[:500])
         described.append(entry)
-    return frame(encode({"t": "hello", "v": VERSION, "pid": pid, "lang": lang, "tasks": described}).encode("utf-8"))
+    return frame(
+        encode({"t": "hello", "v": VERSION, "pid": pid, "lang": lang, "tasks": described}).encode("utf-8")
+    )
 
 
 def bad(kind: str, message: str, traceback: str) -> bytes:
-    return frame(encode({"t": "bad", "type": kind, "message": message, "traceback": traceback}).encode("utf-8"))
+    return frame(
+        encode({"t": "bad", "type": kind, "message": message, "traceback": traceback}).encode("utf-8")
+    )
 
 
-def progress(token: str, done: float, total: Optional[float], note: Optional[str]) -> bytes:
+def progress(token: str, done: float, total: float | None, note: str | None) -> bytes:
     body = {"t": "progress", "token": token, "done": done, "total": total, "note": note and clean(note)}
     return frame(encode(body).encode("utf-8"))
 
@@ -99,13 +107,13 @@ def done_failed(
     cause: str,
     kind: str,
     message: str,
-    traceback: Optional[str],
-    after_ms: Optional[int] = None,
+    traceback: str | None,
+    after_ms: int | None = None,
     dirty: bool = False,
     spawned: bool = False,
 ) -> bytes:
     """`cause` is "error" (may be retried) or "fatal". Texts must be clean Unicode."""
-    body: Dict[str, Any] = {"t": "done", "token": token, "ok": False, "cause": cause, "type": kind}
+    body: dict[str, Any] = {"t": "done", "token": token, "ok": False, "cause": cause, "type": kind}
     body["message"] = message
     body["traceback"] = traceback
     if after_ms is not None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from json import JSONEncoder
+from math import isfinite
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, List, Optional
+    from typing import Any
 
 # ensure_ascii=False keeps text readable in the store and makes lone surrogates fail at .encode("utf-8").
 encode = JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
@@ -47,8 +48,10 @@ def to_bytes(value: Any, where: str) -> bytes:
 
 
 def too_deep(value: Any) -> bool:
-    """Whether lists and dicts are nested deeper than the limit; goes level by level, so depth costs no stack."""
-    level: List[Any] = [value]
+    """Whether lists and dicts are nested deeper than the limit;
+    goes level by level, so depth costs no stack.
+    """
+    level: list[Any] = [value]
     for _ in range(DEPTH_MAX + 1):
         # One of each: a list that holds itself twice would double at every level.
         holders = {id(v): v for v in level if isinstance(v, (list, tuple, dict))}.values()
@@ -58,21 +61,21 @@ def too_deep(value: Any) -> bool:
     return True
 
 
-def _why(value: Any, where: str) -> Optional[str]:
+def _why(value: Any, where: str) -> str | None:
     """The first thing in `value` that JSON cannot hold, as a sentence; None when nothing is found."""
     if too_deep(value):
         return f"{where} is not JSON: it is nested deeper than {DEPTH_MAX} levels, or holds itself"
     return _why_at(value, where)
 
 
-def _why_at(value: Any, where: str) -> Optional[str]:
+def _why_at(value: Any, where: str) -> str | None:
     if value is None or isinstance(value, bool):
         return None
     if isinstance(value, str):
         try:
             value.encode("utf-8")
         except UnicodeEncodeError as error:
-            return f"{where} is not valid Unicode: lone surrogate {ascii(value[error.start])} at {error.start}"
+            return f"{where} is not valid Unicode: lone surrogate {value[error.start]!a} at {error.start}"
         return None
     if isinstance(value, int):
         try:
@@ -81,7 +84,7 @@ def _why_at(value: Any, where: str) -> Optional[str]:
             return f"{where} is not JSON: {error}"
         return None
     if isinstance(value, float):
-        if value != value or value in (float("inf"), float("-inf")):
+        if not isfinite(value):
             return f"{where} is not JSON: it is {value!r}; JSON has no NaN or Infinity, use None or text"
         return None
     if isinstance(value, (list, tuple)):
@@ -98,12 +101,14 @@ def _why_at(value: Any, where: str) -> Optional[str]:
                     return found
             elif not (key is None or isinstance(key, (int, float))):
                 return f"{where} is not JSON: it has a key of type {type(key).__name__}; keys must be text"
-            found = _why_at(item, f"{where}[{ascii(key)}]")
+            found = _why_at(item, f"{where}[{key!a}]")
             if found:
                 return found
         return None
     name = type(value).__qualname__
-    return f"{where} is not JSON: it is a {type_name(type(value))}; {_HINTS.get(name) or _hint_by_shape(value)}"
+    return (
+        f"{where} is not JSON: it is a {type_name(type(value))}; {_HINTS.get(name) or _hint_by_shape(value)}"
+    )
 
 
 def _hint_by_shape(value: Any) -> str:
@@ -127,7 +132,10 @@ def type_name(kind: type) -> str:
 
 
 def clean(text: str) -> str:
-    """`text` as valid Unicode: each lone surrogate becomes U+FFFD. For texts that must get through (errors, notes)."""
+    """`text` as valid Unicode: each lone surrogate becomes U+FFFD.
+
+    For texts that must get through (errors, notes).
+    """
     try:
         text.encode("utf-8")
         return text

@@ -5,7 +5,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
-    from typing import Any, Callable, Dict, List, Tuple, Type, Union
+    from typing import Any, Callable, Union
 
     Seconds = Union[int, float, timedelta]
     Moment = Union[datetime, int, float]
@@ -63,7 +63,7 @@ def seconds_over_0(name: str, value: Any) -> float:
     return number
 
 
-def timeout(name: str, value: Any) -> Union[float, None]:
+def timeout(name: str, value: Any) -> float | None:
     """Seconds, or None for a job that may run for ever."""
     if value is None:
         return None
@@ -88,7 +88,7 @@ def one_of(*allowed: str) -> Callable[[str, Any], str]:
     return check
 
 
-def tags(name: str, value: Any) -> List[str]:
+def tags(name: str, value: Any) -> list[str]:
     if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
         raise ValueError(f"{name} must be a list of texts, not {value!r}")
     return [text(f"{name}[{index}]", tag) for index, tag in enumerate(value)]
@@ -101,7 +101,8 @@ def moment(name: str, value: Any) -> str:
     if isinstance(value, datetime):
         if value.utcoffset() is None:
             raise ValueError(
-                f"{name}={value!r} has no time zone; use datetime.now(timezone.utc) + ..., or value.astimezone()"
+                f"{name}={value!r} has no time zone; "
+                f"use datetime.now(timezone.utc) + timedelta(...), or value.astimezone()"
             )
         at = value.astimezone(timezone.utc)
     elif isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -123,7 +124,7 @@ def task_id(name: str, value: Any) -> str:
         raise ValueError(f"{name} must be a UUID (version 7 is best), not {value!r}") from None
 
 
-def exceptions(name: str, value: Any) -> Tuple[Type[Exception], ...]:
+def exceptions(name: str, value: Any) -> tuple[type[Exception], ...]:
     """One exception class or several; always a tuple afterwards."""
     classes = tuple(value) if isinstance(value, (list, tuple, set, frozenset)) else (value,)
     for each in classes:
@@ -135,7 +136,7 @@ def exceptions(name: str, value: Any) -> Tuple[Type[Exception], ...]:
 on_crash = one_of("retry", "hold")
 
 # Every option of one job, in the order in which it goes on the wire.
-JOB_OPTIONS: Dict[str, Callable[[str, Any], Any]] = {
+JOB_OPTIONS: dict[str, Callable[[str, Any], Any]] = {
     "priority": priority,
     "queue": text,
     "delay": seconds,
@@ -156,12 +157,12 @@ JOB_OPTIONS: Dict[str, Callable[[str, Any], Any]] = {
 }
 
 
-def job_options(given: Dict[str, Any]) -> Dict[str, Any]:
+def job_options(given: dict[str, Any]) -> dict[str, Any]:
     """Checks a job's options and returns those that were given, ready to send.
 
     None means "not given", except for `timeout`, where it means "no limit" and UNSET means "not given".
     """
-    wire: Dict[str, Any] = {}
+    wire: dict[str, Any] = {}
     for name, check in JOB_OPTIONS.items():
         value = given.pop(name, UNSET)
         if value is UNSET or (value is None and name != "timeout"):

@@ -1,12 +1,12 @@
-# What rea needs to know about a task's function, read from its code object: `inspect` alone would cost a worker
-# some milliseconds at each start.
+# What rea needs to know about a task's function, read from its code object: `inspect` alone would cost a
+# worker some milliseconds at each start.
 from __future__ import annotations
 
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Optional, Tuple
+    from typing import Any, Callable
 
 _HAS_KWARGS = 0x08  # inspect.CO_VARKEYWORDS
 _GENERATOR = 0x20
@@ -16,7 +16,12 @@ _ASYNC = 0x80 | 0x200  # coroutine, async generator
 def refuse_what_cannot_run(func: Any) -> None:
     """TypeError for anything that is not a plain function at the top level of a module."""
     name = getattr(func, "__qualname__", None)
-    if isinstance(func, type) or not callable(func) or not isinstance(name, str) or not hasattr(func, "__module__"):
+    if (
+        isinstance(func, type)
+        or not callable(func)
+        or not isinstance(name, str)
+        or not hasattr(func, "__module__")
+    ):
         raise TypeError(f"@task goes on a function, not on {func!r}")
     flags = getattr(getattr(func, "__code__", None), "co_flags", 0)
     if flags & _ASYNC:
@@ -25,7 +30,9 @@ def refuse_what_cannot_run(func: Any) -> None:
             f"Write a plain function and call asyncio.run(...) in it."
         )
     if flags & _GENERATOR:
-        raise TypeError(f"{name} is a generator: calling it would run nothing. Return a list instead of yielding.")
+        raise TypeError(
+            f"{name} is a generator: calling it would run nothing. Return a list instead of yielding."
+        )
     if "<" in name:
         raise TypeError(
             f"{name} is a nested function or lambda: workers could not find it by name. "
@@ -39,7 +46,8 @@ def task_name(func: Any) -> str:
     """`module:function`, the same in the program that enqueues and in the worker that runs it."""
     module = func.__module__
     if module == "__main__":
-        # `python jobs.py` and `python -m app.jobs` call the module __main__; the worker imports it by its real name.
+        # `python jobs.py` and `python -m app.jobs` call the module __main__; the worker imports it by its
+        # real name.
         main = sys.modules["__main__"]
         spec = getattr(main, "__spec__", None)
         path = getattr(main, "__file__", None)
@@ -47,12 +55,13 @@ def task_name(func: Any) -> str:
             module = spec.name
         elif path:
             module = path.replace("\\", "/").rsplit("/", 1)[-1]
-            module = module[:-3] if module.endswith(".py") else module
+            module = module.removesuffix(".py")
     return f"{module}:{func.__qualname__}"
 
 
-def trace_slot(func: Any) -> Optional[int]:
-    """Where `func` takes `trace_id`: its place among the positional parameters, -1 if keyword only, None if nowhere.
+def trace_slot(func: Any) -> int | None:
+    """Where `func` takes `trace_id`: its place among the positional parameters, -1 if keyword only, None if
+    nowhere.
 
     Follows `__wrapped__` like `inspect.signature`, as long as each wrapper passes unknown keywords on.
     """
@@ -74,7 +83,7 @@ def trace_slot(func: Any) -> Optional[int]:
 
 
 def check_call(
-    name: str, func: Callable[..., Any], slot: Optional[int], args: Tuple[Any, ...], kwargs: Dict[str, Any]
+    name: str, func: Callable[..., Any], slot: int | None, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     """TypeError when `func` cannot be called so. Better at the enqueue than as a dead job an hour later."""
     import inspect

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import timedelta
-    from typing import Any, Mapping, Optional, Union
+    from typing import Any
 
 __all__ = [
     "Fatal",
@@ -25,19 +26,22 @@ __all__ = [
 class RetryableError(Exception):
     """The job failed for a reason that may pass: try it again while attempts are left.
 
-    `after` is the wait before the next attempt, in seconds (or a timedelta); without it the task's backoff decides.
+    `after` is the wait before the next attempt, in seconds (or a timedelta); without it the task's backoff
+    decides.
     """
 
     # On the class too, so that a subclass that never calls our __init__ still works.
-    after: Optional[float] = None
+    after: float | None = None
 
-    def __init__(self, *args: object, after: Union[float, timedelta, None] = None) -> None:
+    def __init__(self, *args: object, after: float | timedelta | None = None) -> None:
         super().__init__(*args)
         if after is not None:
             total_seconds = getattr(after, "total_seconds", None)
             seconds = float(total_seconds() if total_seconds is not None else after)  # type: ignore[arg-type]
             if not 0 <= seconds < float("inf"):
-                raise ValueError(f"RetryableError(after=...) must be a number of seconds from 0 on, not {after!r}")
+                raise ValueError(
+                    f"RetryableError(after=...) must be a number of seconds from 0 on, not {after!r}"
+                )
             self.after = seconds
 
 
@@ -59,14 +63,17 @@ class ReaError(Exception):
     """Anything that goes wrong between this program and the rea server."""
 
 
-class ServerUnreachable(ReaError):
-    """No answer from the server: it is not running, the address is wrong, or it took too long."""
+class ServerUnreachable(ReaError, ConnectionError):
+    """No answer from the server: it is not running, the address is wrong, or it took too long.
+
+    A ConnectionError, so that a job that enqueues others is tried again.
+    """
 
 
 class Refused(ReaError):
     """The server answered and said no."""
 
-    def __init__(self, code: str, detail: str, status: int, hint: Optional[str] = None) -> None:
+    def __init__(self, code: str, detail: str, status: int, hint: str | None = None) -> None:
         super().__init__(code, detail, status, hint)
         self.code = code
         self.detail = detail
@@ -81,7 +88,7 @@ class Refused(ReaError):
 class JobFailed(ReaError):
     """The job whose result was asked for has none: it is dead, cancelled, skipped or held."""
 
-    def __init__(self, task_id: str, state: str, last_error: Optional[Mapping[str, Any]] = None) -> None:
+    def __init__(self, task_id: str, state: str, last_error: Mapping[str, Any] | None = None) -> None:
         super().__init__(task_id, state, last_error)
         self.task_id = task_id
         self.state = state
@@ -95,5 +102,5 @@ class JobFailed(ReaError):
         return f"{text}: {kind}: {self.last_error.get('message') or ''}"
 
 
-class ResultTimeout(TimeoutError):
+class ResultTimeout(ReaError, TimeoutError):
     """The job had not ended when the wait for its result was over. It goes on; ask again."""

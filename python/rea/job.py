@@ -8,16 +8,16 @@ from . import _frames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Optional
+    from typing import Any, Callable
 
 __all__ = ["Job", "current_job"]
 
 PROGRESS_INTERVAL_S = 0.2
 NOTE_MAX = 1000
 
-_frame: Optional[Dict[str, Any]] = None
-_job: Optional[Job] = None
-_send: Optional[Callable[[bytes], None]] = None
+_frame: dict[str, Any] | None = None
+_job: Job | None = None
+_send: Callable[[bytes], None] | None = None
 
 
 class Job:
@@ -37,7 +37,7 @@ class Job:
         "trace_id",
     )
 
-    def __init__(self, frame: Dict[str, Any]) -> None:
+    def __init__(self, frame: dict[str, Any]) -> None:
         self.task_id: str = frame["task_id"]
         self.trace_id: str = frame["trace_id"]
         self.root_id: str = frame["root_id"]
@@ -52,9 +52,9 @@ class Job:
         self.token: str = frame["token"]
         self._next_progress_s = 0.0
 
-    def progress(self, done: float, total: Optional[float] = None, note: Optional[str] = None) -> None:
-        """Says how far the job is. Cheap to call often: at most five a second are sent, and always the last one
-        (`done == total`)."""
+    def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
+        """Says how far the job is. Cheap to call often: at most five a second are sent, and always the last
+        one (`done == total`)."""
         for name, value in (("done", done), ("total", total)):
             good = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 2**63
             if not good and not (name == "total" and value is None):
@@ -70,7 +70,10 @@ class Job:
 
 
 def current_job() -> Job:
-    """The job that this code runs in. RuntimeError outside one, for example when a test calls the function."""
+    """The job that this code runs in.
+
+    RuntimeError outside one, for example when a test calls the function.
+    """
     global _job
     if _frame is None:
         raise RuntimeError(
@@ -82,7 +85,7 @@ def current_job() -> Job:
     return _job
 
 
-def current_root_id() -> Optional[str]:
+def current_root_id() -> str | None:
     """The root_id that jobs enqueued from here inherit; None outside a job."""
     return None if _frame is None else _frame["root_id"]
 
@@ -90,7 +93,7 @@ def current_root_id() -> Optional[str]:
 # --- for the worker only ---
 
 
-def begin(frame: Dict[str, Any]) -> None:
+def begin(frame: dict[str, Any]) -> None:
     global _frame
     _frame = frame
 
@@ -100,7 +103,7 @@ def end() -> None:
     _frame = _job = None
 
 
-def bind(send: Optional[Callable[[bytes], None]]) -> None:
+def bind(send: Callable[[bytes], None] | None) -> None:
     """Where progress goes."""
     global _send
     _send = send

@@ -1,11 +1,13 @@
-# A job as a client asks for it: task, arguments, options. Not yet sent; made by `Task.job` and `Task.options`.
+# A job as a client asks for it: task, arguments, options. Not yet sent; made by `Task.job` and
+# `Task.options`.
 from __future__ import annotations
 
 from . import _options, _signature
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Generic, Iterable, Mapping, Optional
+    from collections.abc import Iterable, Mapping
+    from typing import Any, Generic
 
     from typing_extensions import ParamSpec
 
@@ -26,19 +28,21 @@ else:
 
 
 class JobRequest:
-    """One job to enqueue. For a task that this program does not have: `JobRequest("module:function", (1, 2))`."""
+    """One job to enqueue. For a task that this program does not have:
+    `JobRequest("module:function", (1, 2))`.
+    """
 
     __slots__ = ("args", "kwargs", "options", "task")
 
     def __init__(
-        self, task: str, args: Iterable[Any] = (), kwargs: Optional[Mapping[str, Any]] = None, **options: Any
+        self, task: str, args: Iterable[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Any
     ) -> None:
         self.task = _options.text("the task's name", task)
         self.args = tuple(args)
         self.kwargs = dict(kwargs or {})
         self.options = _options.job_options(options)
 
-    def body(self) -> Dict[str, Any]:
+    def body(self) -> dict[str, Any]:
         """What is sent; values are checked to be JSON only when they are turned into text."""
         return {"task": self.task, "args": self.args, "kwargs": self.kwargs, **self.options}
 
@@ -49,7 +53,7 @@ class JobRequest:
 class Options(_Typed[P]):
     """A task with settings for its next jobs."""
 
-    def __init__(self, task: Task[P, Any], options: Dict[str, Any]) -> None:
+    def __init__(self, task: Task[P, Any], options: dict[str, Any]) -> None:
         self._task = task
         self._options = options
 

@@ -9,7 +9,8 @@ from ._options import UNSET
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Generic, Iterable, Optional, Type, TypeVar, Union, overload
+    from collections.abc import Iterable
+    from typing import Any, Callable, Generic, TypeVar, overload
 
     from typing_extensions import ParamSpec
 
@@ -38,7 +39,7 @@ else:
 __all__ = ["Task", "registry", "task"]
 
 # By name. A worker runs what is here and never imports by a name that came over the wire.
-registry: Dict[str, Task[Any, Any]] = {}
+registry: dict[str, Task[Any, Any]] = {}
 
 
 class Task(_Typed[P, R]):
@@ -47,10 +48,10 @@ class Task(_Typed[P, R]):
     name: str
     func: Callable[P, R]
     retry_on: Any  # tuple of exception classes, beside the always retryable ones
-    defaults: Dict[str, Any]  # as the catalogue takes them: priority, queue, max_attempts, timeout_ms, ...
-    trace_slot: Optional[int]
+    defaults: dict[str, Any]  # as the catalogue takes them: priority, queue, max_attempts, timeout_ms, ...
+    trace_slot: int | None
 
-    def __init__(self, func: Callable[P, R], name: str, retry_on: Any, defaults: Dict[str, Any]) -> None:
+    def __init__(self, func: Callable[P, R], name: str, retry_on: Any, defaults: dict[str, Any]) -> None:
         functools.update_wrapper(self, func)
         self.func = func
         self.name = name
@@ -66,7 +67,7 @@ class Task(_Typed[P, R]):
 
     def __reduce__(self) -> str:
         # As functions do: by name, so that a multiprocessing pool inside a job can use it.
-        return str(getattr(self, "__qualname__"))
+        return self.func.__qualname__
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> JobRequest:
         """A request to run this, not yet sent; for `rea.enqueue_many`."""
@@ -75,7 +76,9 @@ class Task(_Typed[P, R]):
         return Options(self, {}).job(*args, **kwargs)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle:
-        """Stores a job that calls the function with these arguments; returns once it is on the server's disk."""
+        """Stores a job that calls the function with these arguments;
+        returns once it is on the server's disk.
+        """
         from .request import Options
 
         return Options(self, {}).enqueue(*args, **kwargs)
@@ -83,29 +86,29 @@ class Task(_Typed[P, R]):
     def options(
         self,
         *,
-        priority: Optional[int] = None,
-        delay: Optional[Seconds] = None,
-        run_at: Optional[Moment] = None,
-        key: Optional[str] = None,
-        queue: Optional[str] = None,
-        timeout: Union[Seconds, None, Unset] = UNSET,
-        max_attempts: Optional[int] = None,
-        start_before: Optional[Moment] = None,
-        tags: Optional[Iterable[str]] = None,
-        trace_id: Optional[str] = None,
-        unique_for: Optional[Seconds] = None,
-        if_exists: Optional[str] = None,
-        task_id: Optional[str] = None,
-        retry_base: Optional[Seconds] = None,
-        retry_cap: Optional[Seconds] = None,
-        on_crash: Optional[str] = None,
+        priority: int | None = None,
+        delay: Seconds | None = None,
+        run_at: Moment | None = None,
+        key: str | None = None,
+        queue: str | None = None,
+        timeout: Seconds | None | Unset = UNSET,
+        max_attempts: int | None = None,
+        start_before: Moment | None = None,
+        tags: Iterable[str] | None = None,
+        trace_id: str | None = None,
+        unique_for: Seconds | None = None,
+        if_exists: str | None = None,
+        task_id: str | None = None,
+        retry_base: Seconds | None = None,
+        retry_cap: Seconds | None = None,
+        on_crash: str | None = None,
     ) -> Options[P]:
         """Settings for one job: `send.options(priority=1, delay=60).enqueue(...)`. Times are in seconds."""
+        given = dict(locals())
+        del given["self"]
+
         from .request import Options
 
-        given = dict(locals())
-        for own in ("self", "Options"):
-            given.pop(own)
         return Options(self, _options.job_options(given))
 
 
@@ -114,47 +117,49 @@ def task(func: Callable[P, R], /) -> Task[P, R]: ...
 
 
 @overload
-def task(
+def task(  # noqa: F811  (an overload, which ruff does not see)
     *,
-    max_attempts: Optional[int] = ...,
-    default_priority: Optional[int] = ...,
-    priority: Optional[int] = ...,
-    queue: Optional[str] = ...,
-    timeout: Union[Seconds, None, Unset] = ...,
-    retry_on: Union[Type[Exception], Iterable[Type[Exception]]] = ...,
-    retry_base: Optional[Seconds] = ...,
-    retry_cap: Optional[Seconds] = ...,
-    on_crash: Optional[str] = ...,
-    max_interruptions: Optional[int] = ...,
-    name: Optional[str] = ...,
+    max_attempts: int | None = ...,
+    default_priority: int | None = ...,
+    priority: int | None = ...,
+    queue: str | None = ...,
+    timeout: Seconds | None | Unset = ...,
+    retry_on: type[Exception] | Iterable[type[Exception]] = ...,
+    retry_base: Seconds | None = ...,
+    retry_cap: Seconds | None = ...,
+    on_crash: str | None = ...,
+    max_interruptions: int | None = ...,
+    name: str | None = ...,
 ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
 
-def task(
+def task(  # noqa: F811
     func: Any = None,
     /,
     *,
-    max_attempts: Optional[int] = None,
-    default_priority: Optional[int] = None,
-    priority: Optional[int] = None,
-    queue: Optional[str] = None,
-    timeout: Union[Seconds, None, Unset] = UNSET,
+    max_attempts: int | None = None,
+    default_priority: int | None = None,
+    priority: int | None = None,
+    queue: str | None = None,
+    timeout: Seconds | None | Unset = UNSET,
     retry_on: Any = (),
-    retry_base: Optional[Seconds] = None,
-    retry_cap: Optional[Seconds] = None,
-    on_crash: Optional[str] = None,
-    max_interruptions: Optional[int] = None,
-    name: Optional[str] = None,
+    retry_base: Seconds | None = None,
+    retry_cap: Seconds | None = None,
+    on_crash: str | None = None,
+    max_interruptions: int | None = None,
+    name: str | None = None,
 ) -> Any:
     """Makes a top-level function a task: `@task` or `@task(max_attempts=5, default_priority=3, ...)`.
 
-    What is not given is the server's default. `timeout=None` means no limit. `retry_on` names exceptions that are
-    retried besides RetryableError, ConnectionError and TimeoutError; all others end the job as dead.
+    What is not given is the server's default. `timeout=None` means no limit. `retry_on` names exceptions
+    that are retried besides RetryableError, ConnectionError and TimeoutError; all others end the job as dead.
     `on_crash="hold"` stops a job that may have half happened (money!) until a person decides.
     """
     if priority is not None and default_priority is not None and priority != default_priority:
-        raise ValueError(f"priority={priority!r} and default_priority={default_priority!r} mean the same; give one")
-    defaults: Dict[str, Any] = {}
+        raise ValueError(
+            f"priority={priority!r} and default_priority={default_priority!r} mean the same; give one"
+        )
+    defaults: dict[str, Any] = {}
     if queue is not None:
         defaults["queue"] = _options.text("queue", queue)
     if default_priority is not None:
@@ -184,7 +189,7 @@ def task(
     return register if func is None else register(func)
 
 
-def _register(func: Any, name: Optional[str], retry_on: Any, defaults: Dict[str, Any]) -> Task[Any, Any]:
+def _register(func: Any, name: str | None, retry_on: Any, defaults: dict[str, Any]) -> Task[Any, Any]:
     if isinstance(func, Task):
         raise TypeError(f"{func.name} has @task twice")
     _signature.refuse_what_cannot_run(func)

@@ -1,0 +1,40 @@
+# The public names of rea's Python package. Importing it must stay light (it is in every worker's start time),
+# so what only a client needs is loaded at first use.
+from __future__ import annotations
+
+from .exception import Fatal, JobFailed, RetryableError
+from .job import current_job
+from .task import Task, task
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .client import Client, Handle, connect, enqueue, enqueue_many
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Client",
+    "Fatal",
+    "Handle",
+    "JobFailed",
+    "RetryableError",
+    "Task",
+    "__version__",
+    "connect",
+    "current_job",
+    "enqueue",
+    "enqueue_many",
+    "task",
+]
+
+_FROM_CLIENT = ("Client", "Handle", "connect", "enqueue", "enqueue_many")
+
+
+def __getattr__(name: str) -> object:
+    if name not in _FROM_CLIENT:
+        raise AttributeError(f"module 'rea' has no attribute {name!r}")
+    from . import client
+
+    for each in _FROM_CLIENT:
+        globals()[each] = getattr(client, each)
+    return globals()[name]

@@ -1,0 +1,150 @@
+# Puts the package on the path and starts real child processes, as the server does: a socketpair, pipes for output.
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PACKAGE = HERE.parent
+REPO = PACKAGE.parent
+sys.path.insert(0, str(PACKAGE))
+
+TASKS_FILE = HERE / "child_tasks.py"
+TIMEOUT_S = 20
+
+
+class Child:
+    """A worker process with the server's ends of its socket and pipes."""
+
+    def __init__(self, load=None, env=None, cwd=None, python_options=("-u",)):
+        if load is None:
+            load = [{"file": str(TASKS_FILE)}]
+        self.socket, theirs = socket.socketpair()
+        self.socket.settimeout(TIMEOUT_S)
+        full_env = {**os.environ, "PYTHONPATH": str(PACKAGE), "REA_FD": str(theirs.fileno())}
+        full_env["REA_LOAD"] = load if isinstance(load, str) else json.dumps(load)
+        full_env.update(env or {})
+        self.process = subprocess.Popen(
+            [sys.executable, *python_options, "-m", "rea.worker"],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=full_env,
+            cwd=cwd,
+            start_new_session=True,
+        )
+        theirs.close()
+        for pipe in (self.process.stdout, self.process.stderr):
+            os.set_blocking(pipe.fileno(), False)
+        self.runs = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_error):
+        self.socket.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(2)
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+        self.process.stderr.close()
+
+    def send(self, frame):
+        self.send_bytes(json.dumps(frame).encode())
+
+    def send_bytes(self, body):
+        self.socket.sendall(struct.pack(">I", len(body)) + body)
+
+    def read(self):
+        """The next frame; None at end of file."""
+        header = self._exactly(4)
+        return None if header is None else json.loads(self._exactly(struct.unpack(">I", header)[0]))
+
+    def _exactly(self, count):
+        data = b""
+        while len(data) < count:
+            piece = self.socket.recv(count - len(data))
+            if not piece:
+                return None
+            data += piece
+        return data
+
+    def hello(self):
+        frame = self.read()
+        assert frame is not None and frame["t"] == "hello", frame
+        return frame
+
+    def start(self, task, *args, result_max=1 << 20, **kwargs):
+        """Sends `run` and returns its token."""
+        self.runs += 1
+        token = f"{self.runs:016x}"
+        self.send(run_frame(token, f"child_tasks:{task}", args, kwargs, result_max))
+        return token
+
+    def run(self, task, *args, **kwargs):
+        """Runs a task to its `done` frame; progress frames on the way are kept in `self.progress`."""
+        token = self.start(task, *args, **kwargs)
+        self.progress = []
+        while True:
+            frame = self.read()
+            if frame is None or frame["t"] == "done":
+                assert frame is None or frame["token"] == token, frame
+                return frame
+            self.progress.append(frame)
+
+    def output(self):
+        """What is in the stdout pipe now. After `done` that must be all that the job wrote."""
+        return _drain(self.process.stdout)
+
+    def errors(self):
+        return _drain(self.process.stderr)
+
+    def wait_for_output(self, text):
+        """Waits until the job has printed `text`."""
+        seen, end = "", time.monotonic() + TIMEOUT_S
+        while text not in seen:
+            left = end - time.monotonic()
+            assert left > 0 and select.select([self.process.stdout], [], [], left)[0], f"no {text!r} in {seen!r}"
+            piece = self.output()
+            assert piece, f"end of output, no {text!r} in {seen!r}"
+            seen += piece
+        return seen
+
+
+def run_frame(token, task, args=(), kwargs=None, result_max=1 << 20):
+    return {
+        "t": "run",
+        "token": token,
+        "task_id": "0193793e-7f00-7000-8000-000000000001",
+        "trace_id": "trace-1",
+        "root_id": "0193793e-7f00-7000-8000-000000000002",
+        "task": task,
+        "args": list(args),
+        "kwargs": kwargs or {},
+        "queue": "default",
+        "attempt": 2,
+        "failures": 1,
+        "max_attempts": 5,
+        "key": "key-1",
+        "timeout_ms": 60000,
+        "result_max": result_max,
+    }
+
+
+def _drain(pipe):
+    data = b""
+    while True:
+        piece = pipe.read()
+        if not piece:
+            return data.decode("utf-8", "replace")
+        data += piece

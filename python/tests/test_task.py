@@ -1,0 +1,198 @@
+# The decorator: what it takes, what it refuses, what a task still is afterwards.
+import functools
+import inspect
+import pickle
+import subprocess
+import sys
+import unittest
+
+import support
+from rea import RetryableError, Task, current_job, task
+from rea import task as _task_function
+from rea.task import registry
+
+
+@task
+def plain(a, b=2, *, c=3):
+    """Adds."""
+    return a + b + c
+
+
+@task(max_attempts=5, default_priority=3, queue="mail", timeout=1.5, retry_on=(OSError, KeyError))
+def full(user_id, trace_id=None):
+    return trace_id
+
+
+def passing_on(func):
+    @functools.wraps(func)
+    def wrapper(*args, **kwargs):
+        return func(*args, **kwargs)
+
+    return wrapper
+
+
+def not_passing_on(func):
+    @functools.wraps(func)
+    def wrapper(*args):
+        return func(*args)
+
+    return wrapper
+
+
+@task
+@passing_on
+def wrapped(a, trace_id=None):
+    pass
+
+
+@task
+@not_passing_on
+def wrapped_narrowly(a, trace_id=None):
+    pass
+
+
+async def coroutine_function():
+    pass
+
+
+def generator_function():
+    yield 1
+
+
+def make_nested():
+    def inner():
+        pass
+
+    return inner
+
+
+class Holder:
+    def method(self):
+        pass
+
+
+def other():
+    pass
+
+
+class Decorated(unittest.TestCase):
+    def test_it_can_still_be_called_and_looks_the_same(self):
+        self.assertEqual(plain(1, c=1), 4)
+        self.assertIsInstance(plain, Task)
+        self.assertEqual((plain.__name__, plain.__doc__), ("plain", "Adds."))
+        self.assertEqual(str(inspect.signature(plain)), "(a, b=2, *, c=3)")
+        self.assertIs(pickle.loads(pickle.dumps(plain)), plain)
+
+    def test_the_name_is_module_and_function(self):
+        self.assertEqual(plain.name, f"{__name__}:plain" if __name__ != "__main__" else "test_task:plain")
+        self.assertIs(registry[plain.name], plain)
+
+    def test_a_script_names_its_tasks_as_the_worker_does(self):
+        """`python jobs.py` runs as __main__; the worker imports the same file as `jobs`."""
+        code = "from rea.task import task\n@task\ndef f(): pass\nprint(f.name)"
+        with support.contextlib.ExitStack() as stack:
+            folder = stack.enter_context(__import__("tempfile").TemporaryDirectory())
+            path = support.Path(folder) / "jobs.py"
+            path.write_text(code)
+            env = {**support.os.environ, "PYTHONPATH": str(support.PACKAGE)}
+            for command in ([str(path)], ["-m", "jobs"]):
+                run = [sys.executable, *command]
+                out = subprocess.run(run, env=env, cwd=folder, capture_output=True, text=True)
+                self.assertEqual(out.stdout, "jobs:f\n", out.stderr)
+
+    def test_defaults_are_sent_only_when_given(self):
+        self.assertEqual(plain.defaults, {})
+        self.assertEqual(full.defaults, {"queue": "mail", "priority": 3, "max_attempts": 5, "timeout_ms": 1500})
+        self.assertEqual(full.retry_on, (OSError, KeyError))
+        self.assertEqual(task(timeout=None, priority=1)(other).defaults, {"priority": 1, "timeout_ms": None})
+
+    def test_trace_id_is_found_where_the_function_takes_it(self):
+        self.assertIsNone(plain.trace_slot)
+        self.assertEqual(full.trace_slot, 1)
+        self.assertEqual(wrapped.trace_slot, 1)
+        self.assertIsNone(wrapped_narrowly.trace_slot)
+
+    def test_current_job_outside_a_job_says_so(self):
+        with self.assertRaisesRegex(RuntimeError, "called directly"):
+            current_job()
+
+
+class Refused(unittest.TestCase):
+    def test_functions_that_cannot_be_tasks(self):
+        cases = [
+            (coroutine_function, "async tasks are not supported"),
+            (generator_function, "generator"),
+            (make_nested(), "nested"),
+            (lambda: None, "lambda"),
+            (Holder.method, "method"),
+            (Holder, "goes on a function"),
+            (functools.partial(other), "goes on a function"),
+            (5, "goes on a function"),
+            (plain, "twice"),
+        ]
+        for func, part in cases:
+            with self.subTest(part), self.assertRaisesRegex(TypeError, part):
+                _task_function(func)
+
+    def test_bad_values_say_what_is_right(self):
+        cases = [
+            ({"max_attempts": 0}, "from 1 to"),
+            ({"max_attempts": True}, "from 1 to"),
+            ({"max_attempts": 2**31}, "from 1 to"),
+            ({"default_priority": 11}, "most urgent"),
+            ({"priority": 0}, "most urgent"),
+            ({"priority": 1, "default_priority": 2}, "give one"),
+            ({"timeout": 0}, "None means no limit"),
+            ({"timeout": float("nan")}, "number of seconds"),
+            ({"timeout": "60"}, "number of seconds"),
+            ({"retry_base": -1}, "number of seconds"),
+            ({"retry_cap": float("inf")}, "number of seconds"),
+            ({"on_crash": "ignore"}, "'retry', 'hold'"),
+            ({"queue": ""}, "printable text"),
+            ({"queue": "x" * 201}, "200"),
+            ({"name": "a\nb"}, "printable"),
+            ({"retry_on": "OSError"}, "exception classes"),
+            ({"retry_on": (KeyboardInterrupt,)}, "exception classes"),
+            ({"max_interruptions": -1}, "from 0"),
+        ]
+        for options, part in cases:
+            with self.subTest(options), self.assertRaisesRegex(ValueError, part):
+                task(**options)(other)
+
+    def test_two_tasks_with_one_name(self):
+        task(name="taken")(other)
+        task(name="taken")(other)  # a reload of the module
+        with self.assertRaisesRegex(ValueError, "two tasks are called 'taken'"):
+            task(name="taken")(make_function_elsewhere())
+
+
+def make_function_elsewhere():
+    namespace = {"__name__": "elsewhere"}
+    exec("def f(): pass", namespace)
+    return namespace["f"]
+
+
+class Light(unittest.TestCase):
+    def test_importing_rea_does_not_import_http(self):
+        heavy = "http.client ssl typing inspect dataclasses traceback socket threading uuid datetime"
+        code = f"import sys; old = set(sys.modules); import rea, rea.worker; print(set('{heavy}'.split()) & (set(sys.modules) - old))"
+        env = {**support.os.environ, "PYTHONPATH": str(support.PACKAGE)}
+        out = subprocess.run([sys.executable, "-S", "-c", code], env=env, capture_output=True, text=True)
+        self.assertEqual(out.stdout.strip(), "set()", out.stderr)
+
+    def test_the_public_names_exist(self):
+        import rea
+
+        for name in rea.__all__:
+            self.assertTrue(hasattr(rea, name), name)
+        self.assertFalse(hasattr(rea, "nonsense"))
+        self.assertTrue(issubclass(RetryableError, Exception))
+
+    def test_the_version_is_that_of_the_program(self):
+        import rea
+
+        self.assertIn(f'\nversion = "{rea.__version__}"\n', (support.REPO / "Cargo.toml").read_text())
+
+
+if __name__ == "__main__":
+    unittest.main()
