@@ -100,7 +100,10 @@ macro_rules! hex_id {
     };
 }
 
-hex_id!(NodeId, "One running engine: random for each start, so a restart under the same host name or PID is another node.");
+hex_id!(
+    NodeId,
+    "One running engine: random for each start, so a restart under the same host name or PID is another node."
+);
 hex_id!(Token, "What a claim hands out for one attempt; every later write about that attempt must name it.");
 
 #[cfg(test)]
@@ -120,7 +123,13 @@ mod tests {
 
     #[test]
     fn what_is_not_a_uuid_is_refused() {
-        for text in ["", "1", "'; DROP TABLE jobs;--", "{0193793e-7f00-7000-8000-000000000001}", "urn:uuid:0193793e-7f00-7000-8000-000000000001"] {
+        for text in [
+            "",
+            "1",
+            "'; DROP TABLE jobs;--",
+            "{0193793e-7f00-7000-8000-000000000001}",
+            "urn:uuid:0193793e-7f00-7000-8000-000000000001",
+        ] {
             assert_eq!(text.parse::<JobId>(), Err(NotAnId), "{text}");
         }
     }

@@ -361,7 +361,8 @@ mod tests {
     #[test]
     fn only_waiting_jobs_can_be_claimed_or_expire() {
         for &state in State::ALL {
-            let life = Life { state, start_before: Some(Timestamp(9)), ..Life::fresh(Timestamp(5), None, Timestamp(1)) };
+            let life =
+                Life { state, start_before: Some(Timestamp(9)), ..Life::fresh(Timestamp(5), None, Timestamp(1)) };
             assert_eq!(life.claim_at().is_some(), state.is_waiting(), "{state}");
             assert_eq!(life.expires_at().is_some(), state.is_waiting(), "{state}");
         }

@@ -275,7 +275,15 @@ fn waiting(life: Life, now: Timestamp) -> Life {
 
 /// Ends the attempt, if there is one, and the job. `Held` ends here too: it is at rest until a person speaks.
 fn finished(life: Life, state: State, now: Timestamp) -> Life {
-    Life { state, lease: None, careful: false, cancel_requested: false, finished_at: Some(now), updated_at: now, ..life }
+    Life {
+        state,
+        lease: None,
+        careful: false,
+        cancel_requested: false,
+        finished_at: Some(now),
+        updated_at: now,
+        ..life
+    }
 }
 
 fn claimed(life: &Life, lease: Lease, now: Timestamp) -> Result<Change, Refusal> {
@@ -345,8 +353,11 @@ fn node_gone(policy: &Policy, life: &Life, fence: Fence, now: Timestamp) -> Resu
         return Ok(Change { life: interrupted(policy, life, now), ended: Some(ended), note: Note::Error(error) });
     }
     let ended = ended(life, lease, Cause::NeverStarted, None);
-    let next =
-        if life.cancel_requested { finished(*life, State::Cancelled, now) } else { waiting(Life { careful: true, ..*life }, now) };
+    let next = if life.cancel_requested {
+        finished(*life, State::Cancelled, now)
+    } else {
+        waiting(Life { careful: true, ..*life }, now)
+    };
     Ok(Change { life: next, ended: Some(ended), note: Note::Keep })
 }
 
@@ -382,7 +393,8 @@ fn expiry_due(life: &Life, now: Timestamp) -> Result<Change, Refusal> {
     match life.state {
         State::Pending | State::Failed => match life.expires_at() {
             Some(limit) if limit <= now => {
-                let error = ErrorInfo::new(Cause::Expired, "expired", "no attempt had started by its start_before time");
+                let error =
+                    ErrorInfo::new(Cause::Expired, "expired", "no attempt had started by its start_before time");
                 let life = finished(Life { last_cause: Some(Cause::Expired), ..*life }, State::Dead, now);
                 Ok(Change { life, ended: None, note: Note::Error(error) })
             }

@@ -26,7 +26,8 @@ fn life_in(state: State) -> Life {
 }
 
 fn every_event() -> Vec<(&'static str, Event)> {
-    let failed = |failure| Event::Failed { fence: FENCE, started_at: Timestamp(16), failure, error: error(), after_ms: None };
+    let failed =
+        |failure| Event::Failed { fence: FENCE, started_at: Timestamp(16), failure, error: error(), after_ms: None };
     let events = vec![
         ("claimed", Event::Claimed { node: NodeId(2), token: Token(8) }),
         ("started", Event::Started { fence: FENCE, at: Timestamp(16) }),
@@ -128,7 +129,11 @@ fn c015_a_stale_fence_changes_nothing_in_any_state() {
                 Event::Interrupted { fence, started_at: NOW, error: error() },
                 Event::NodeGone { fence },
             ] {
-                assert_eq!(decide(&Policy::default(), &life_in(state), &event, NOW, 0), Err(Refusal::Lost), "{state} {event:?}");
+                assert_eq!(
+                    decide(&Policy::default(), &life_in(state), &event, NOW, 0),
+                    Err(Refusal::Lost),
+                    "{state} {event:?}"
+                );
             }
         }
     }
@@ -148,8 +153,14 @@ fn what_comes_out_is_consistent_in_every_cell() {
                     let at = format!("{state} × {name} {on_crash} cancel={cancel_requested}");
                     assert_eq!(next.lease.is_some(), next.state.is_active(), "{at}: lease exactly while active");
                     assert_eq!(next.finished_at.is_some(), next.state.is_final() || next.state == State::Held, "{at}");
-                    assert!(!next.cancel_requested || next.state.is_active(), "{at}: a cancel request outlived its attempt");
-                    assert!(next.failures <= policy.max_attempts && next.interruptions <= policy.max_interruptions, "{at}");
+                    assert!(
+                        !next.cancel_requested || next.state.is_active(),
+                        "{at}: a cancel request outlived its attempt"
+                    );
+                    assert!(
+                        next.failures <= policy.max_attempts && next.interruptions <= policy.max_interruptions,
+                        "{at}"
+                    );
                     let gone = life.lease.is_some() && next.lease.is_none();
                     let unrecorded = matches!(event, Event::Succeeded { .. } | Event::HandedBack { .. });
                     assert_eq!(change.ended.is_some(), gone && !unrecorded, "{at}: an attempt that ended has a row");
@@ -162,13 +173,16 @@ fn what_comes_out_is_consistent_in_every_cell() {
 /// C090: `max_attempts` is the number of runs, the first included.
 #[test]
 fn c090_a_job_that_always_fails_runs_exactly_max_attempts_times() {
-    for (failure, max_attempts) in [(Failure::Error, 1), (Failure::Error, 3), (Failure::Timeout, 2), (Failure::Crashed, 4)] {
+    for (failure, max_attempts) in
+        [(Failure::Error, 1), (Failure::Error, 3), (Failure::Timeout, 2), (Failure::Crashed, 4)]
+    {
         let policy = Policy { max_attempts, ..Policy::default() };
         let mut life = Life::fresh(Timestamp(0), None, Timestamp(0));
         let mut runs = 0;
         while !life.state.is_final() {
             let now = life.run_at;
-            life = decide(&policy, &life, &Event::Claimed { node: NodeId(1), token: Token(runs) }, now, 0).unwrap().life;
+            life =
+                decide(&policy, &life, &Event::Claimed { node: NodeId(1), token: Token(runs) }, now, 0).unwrap().life;
             let fence = Fence { attempt: life.attempt, token: Token(runs) };
             let event = Event::Failed { fence, started_at: now, failure, error: error(), after_ms: None };
             life = decide(&policy, &life, &event, now, 0).unwrap().life;
@@ -195,7 +209,8 @@ fn interruptions_cost_no_failure_but_have_their_own_cap() {
 /// C029: claimed but never started is given back at no cost, and the next start is written first.
 #[test]
 fn c029_a_claim_that_died_before_its_start_costs_nothing_and_is_careful_next_time() {
-    let change = decide(&Policy::default(), &life_in(State::Dispatched), &Event::NodeGone { fence: FENCE }, NOW, 0).unwrap();
+    let change =
+        decide(&Policy::default(), &life_in(State::Dispatched), &Event::NodeGone { fence: FENCE }, NOW, 0).unwrap();
     assert_eq!(change.ended.unwrap().cause, Cause::NeverStarted);
     assert_eq!((change.life.failures, change.life.interruptions, change.life.attempt), (0, 0, 2));
     assert!(change.life.careful);
@@ -205,7 +220,9 @@ fn c029_a_claim_that_died_before_its_start_costs_nothing_and_is_careful_next_tim
 fn handing_back_gives_the_number_out_again_and_returns_to_where_it_came_from() {
     for state in [State::Pending, State::Failed] {
         let before = life_in(state);
-        let claimed = decide(&Policy::default(), &before, &Event::Claimed { node: NodeId(1), token: Token(3) }, NOW, 0).unwrap().life;
+        let claimed = decide(&Policy::default(), &before, &Event::Claimed { node: NodeId(1), token: Token(3) }, NOW, 0)
+            .unwrap()
+            .life;
         let fence = Fence { attempt: before.attempt + 1, token: Token(3) };
         let back = decide(&Policy::default(), &claimed, &Event::HandedBack { fence }, NOW, 0).unwrap().life;
         assert_eq!(Life { claimed_at: before.claimed_at, updated_at: before.updated_at, ..back }, before);
@@ -251,7 +268,8 @@ fn c119_a_cancel_request_ends_the_job_unless_a_result_came_first() {
 
 #[test]
 fn the_function_may_set_its_own_delay() {
-    let event = Event::Failed { fence: FENCE, started_at: NOW, failure: Failure::Error, error: error(), after_ms: Some(2_500) };
+    let event =
+        Event::Failed { fence: FENCE, started_at: NOW, failure: Failure::Error, error: error(), after_ms: Some(2_500) };
     let life = decide(&Policy::default(), &life_in(State::Running), &event, NOW, u64::MAX).unwrap().life;
     assert_eq!(life.run_at, NOW.plus_ms(2_500));
 }
@@ -261,7 +279,10 @@ fn a_job_expires_only_if_no_attempt_has_started_by_then() {
     let waiting = Life { start_before: Some(NOW), ..Life::fresh(NOW, None, NOW) };
     let dead = decide(&Policy::default(), &waiting, &Event::ExpiryDue, NOW, 0).unwrap();
     assert_eq!((dead.life.state, dead.life.last_cause), (State::Dead, Some(Cause::Expired)));
-    assert_eq!(decide(&Policy::default(), &waiting, &Event::ExpiryDue, Timestamp(NOW.0 - 1), 0), Err(Refusal::TooEarly));
+    assert_eq!(
+        decide(&Policy::default(), &waiting, &Event::ExpiryDue, Timestamp(NOW.0 - 1), 0),
+        Err(Refusal::TooEarly)
+    );
     let tried = Life { started_at: Some(NOW), ..waiting };
     assert_eq!(decide(&Policy::default(), &tried, &Event::ExpiryDue, NOW, 0), Err(Refusal::AlreadyStarted));
 }

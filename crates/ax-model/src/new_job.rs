@@ -141,7 +141,13 @@ impl JobRequest {
     ///
     /// # Errors
     /// The first field that is wrong.
-    pub fn resolve(self, task: &TaskSpec, limits: &Limits, now: Timestamp, chance: &mut Chance) -> Result<NewJob, Invalid> {
+    pub fn resolve(
+        self,
+        task: &TaskSpec,
+        limits: &Limits,
+        now: Timestamp,
+        chance: &mut Chance,
+    ) -> Result<NewJob, Invalid> {
         let id = self.id.unwrap_or_else(|| JobId::new(now, chance));
         let queue = self.queue.or_else(|| task.queue.clone()).unwrap_or_else(|| DEFAULT_QUEUE.to_owned());
         name("task", &self.task, limits)?;
@@ -286,7 +292,10 @@ pub fn name(field: &'static str, text: &str, limits: &Limits) -> Result<(), Inva
 fn trace_id(text: String, limits: &Limits) -> Result<String, Invalid> {
     let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
     if text.is_empty() || text.len() > limits.name_chars || !text.chars().all(safe) {
-        return invalid("trace_id", format!("must be 1 to {} of the characters A-Z a-z 0-9 - _ . :", limits.name_chars));
+        return invalid(
+            "trace_id",
+            format!("must be 1 to {} of the characters A-Z a-z 0-9 - _ . :", limits.name_chars),
+        );
     }
     Ok(text)
 }
@@ -459,7 +468,9 @@ mod tests {
     #[test]
     fn c115_json_is_kept_exactly_or_refused() {
         let ok = |args: &str| resolve(JobRequest::new("m:f", args)).map(|j| j.spec.args);
-        for exact in [r#"["a\u0000b"]"#, r#"["\ud83d\ude00"]"#, "[12345678901234567890123]", "[ 1 ]", r#"[{"a":1,"a":2}]"#] {
+        for exact in
+            [r#"["a\u0000b"]"#, r#"["\ud83d\ude00"]"#, "[12345678901234567890123]", "[ 1 ]", r#"[{"a":1,"a":2}]"#]
+        {
             assert_eq!(ok(exact).as_deref(), Ok(exact));
         }
         for bad in [r#"["\ud800"]"#, "[1e400]", "[NaN]", "[Infinity]", "[1", "[1]x", "{}", "1", r#""a""#, "[1,]"] {

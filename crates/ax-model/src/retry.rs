@@ -54,7 +54,10 @@ mod tests {
                 before = plain;
                 for chance in [0, 1, u64::MAX / 2, u64::MAX] {
                     let delay = delay_ms(&policy, failures, chance);
-                    assert!(delay >= plain && delay <= cap.saturating_add(cap / 10), "base {base} cap {cap} n {failures}");
+                    assert!(
+                        delay >= plain && delay <= cap.saturating_add(cap / 10),
+                        "base {base} cap {cap} n {failures}"
+                    );
                 }
             }
         }

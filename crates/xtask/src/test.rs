@@ -1,0 +1,161 @@
+//! `cargo xtask test`: everything that proves the product, in one command, with one closing line.
+
+use std::process::Stdio;
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::{python, run};
+
+/// What ran. A part that could not run at all counts as one failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sums {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+/// `true` = nothing failed.
+pub(crate) fn run() -> Result<bool> {
+    let begun = Instant::now();
+    let mut sums = Sums::default();
+    rust(&mut sums)?;
+    python_tests(&mut sums)?;
+    let Sums { passed, failed, skipped } = sums;
+    println!();
+    if skipped > 0 {
+        println!("{skipped} skipped (reasons above)");
+    }
+    println!("took {}", run::seconds(begun.elapsed()));
+    println!("{passed} passed, {failed} failed");
+    Ok(failed == 0)
+}
+
+fn rust(sums: &mut Sums) -> Result<()> {
+    let mut seen = Sums::default();
+    let mut cargo = run::cargo();
+    cargo.args(["test", "--workspace", "--no-fail-fast"]);
+    let succeeded = run::shown_and_read(&mut cargo, |line| {
+        if let Some(suite) = rust_suite(line) {
+            seen.add(suite);
+        }
+    })?;
+    if !succeeded && seen.failed == 0 {
+        println!("FAILED: the Rust tests did not build or ended early");
+        seen.failed = 1;
+    }
+    sums.add(seen);
+    Ok(())
+}
+
+fn python_tests(sums: &mut Sums) -> Result<()> {
+    let Some(python) = python::find() else {
+        sums.leave_out("the Python tests", "no python3 of version 3.9 or newer on the path");
+        return Ok(());
+    };
+    let mut unittest = run::command(&python);
+    unittest.args(["-m", "unittest", "discover", "-s", "python/tests"]);
+    // What unittest has to say goes to stderr; only the summary is read, so both are joined and shown.
+    unittest.env("PYTHONPATH", run::root().join("python")).env("PYTHONDONTWRITEBYTECODE", "1");
+    let mut last = Vec::new();
+    let succeeded = run::shown_and_read(&mut through_stdout(unittest), |line| {
+        last.push(line.to_owned());
+        if last.len() > 5 {
+            last.remove(0);
+        }
+    })?;
+    let mut seen = python_suite(&last);
+    if !succeeded && seen.failed == 0 {
+        println!("FAILED: the Python tests ended early");
+        seen.failed = 1;
+    }
+    if seen.passed + seen.failed == 0 {
+        println!("FAILED: no Python test was found");
+        seen.failed = 1;
+    }
+    sums.add(seen);
+    Ok(())
+}
+
+/// The same command with its stderr joined to its stdout.
+fn through_stdout(command: std::process::Command) -> std::process::Command {
+    let mut shell = run::command("sh");
+    shell.args(["-c", "exec \"$@\" 2>&1", "sh"]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell.stdin(Stdio::null());
+    shell
+}
+
+impl Sums {
+    fn add(&mut self, other: Sums) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+
+    /// A part that can't run here: in CI that is a failure.
+    fn leave_out(&mut self, part: &str, reason: &str) {
+        if run::in_ci() {
+            println!("\nFAILED: {part} did not run: {reason}");
+            self.failed += 1;
+        } else {
+            println!("\nskipped: {part}: {reason}");
+            self.skipped += 1;
+        }
+    }
+}
+
+/// Sums of one suite from a line such as `test result: ok. 5 passed; 0 failed; 1 ignored; …`.
+fn rust_suite(line: &str) -> Option<Sums> {
+    let (_, numbers) = line.strip_prefix("test result: ")?.split_once(". ")?;
+    let number = |word: &str| {
+        numbers
+            .split("; ")
+            .find_map(|part| part.trim().strip_suffix(word))
+            .and_then(|n| n.trim().parse().ok())
+            .unwrap_or(0)
+    };
+    Some(Sums { passed: number("passed"), failed: number("failed"), skipped: number("ignored") })
+}
+
+/// Sums from the last lines of a unittest run: `Ran 12 tests in 0.5s`, then `OK (skipped=1)` or `FAILED (failures=1, errors=2)`.
+fn python_suite(last: &[String]) -> Sums {
+    let number = |name: &str| {
+        let of_line = |l: &String| {
+            let (_, rest) = l.split_once(&format!("{name}="))?;
+            rest.split([',', ')']).next()?.parse::<u64>().ok()
+        };
+        last.iter().filter(|l| l.starts_with("OK") || l.starts_with("FAILED")).find_map(of_line).unwrap_or(0)
+    };
+    let ran = last.iter().find_map(|l| l.strip_prefix("Ran ")?.split(' ').next()?.parse::<u64>().ok()).unwrap_or(0);
+    let failed = number("failures") + number("errors") + number("unexpected successes");
+    let skipped = number("skipped");
+    Sums { passed: ran.saturating_sub(failed + skipped), failed, skipped }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rust_suites_are_summed() {
+        let line = "test result: FAILED. 3 passed; 2 failed; 1 ignored; 0 measured; 4 filtered out; finished in 0.01s";
+        assert_eq!(rust_suite(line), Some(Sums { passed: 3, failed: 2, skipped: 1 }));
+        assert_eq!(rust_suite("test a::b ... ok"), None);
+    }
+
+    #[test]
+    fn python_suites_are_summed() {
+        let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+        let ok = python_suite(&lines("Ran 12 tests in 0.5s\n\nOK (skipped=2)"));
+        assert_eq!(ok, Sums { passed: 10, failed: 0, skipped: 2 });
+        let bad = python_suite(&lines("Ran 12 tests in 0.5s\n\nFAILED (failures=1, errors=2)"));
+        assert_eq!(bad, Sums { passed: 9, failed: 3, skipped: 0 });
+        assert_eq!(python_suite(&lines("Ran 1 test in 0.0s\n\nOK")), Sums { passed: 1, failed: 0, skipped: 0 });
+    }
+}
