@@ -65,50 +65,46 @@ def _why(value: Any, where: str) -> str | None:
     """The first thing in `value` that JSON cannot hold, as a sentence; None when nothing is found."""
     if too_deep(value):
         return f"{where} is not JSON: it is nested deeper than {DEPTH_MAX} levels, or holds itself"
-    return _why_at(value, where)
+    found = _first_bad(value, "")
+    return None if found is None else f"{where} is not {found}"
 
 
-def _why_at(value: Any, where: str) -> str | None:
+def _first_bad(value: Any, path: str) -> str | None:
+    """What follows "is not": "JSON: ..." or "valid Unicode: ..."; `path` leads to the value in the whole."""
+    it = path or "it"
     if value is None or isinstance(value, bool):
         return None
     if isinstance(value, str):
         try:
             value.encode("utf-8")
         except UnicodeEncodeError as error:
-            return f"{where} is not valid Unicode: lone surrogate {value[error.start]!a} at {error.start}"
+            lone = ascii(value[error.start])
+            return f"valid Unicode: {it} has the lone surrogate {lone} at {error.start}"
         return None
     if isinstance(value, int):
         try:
             str(value)
         except ValueError as error:
-            return f"{where} is not JSON: {error}"
+            return f"JSON: {it} is too big a number: {error}"
         return None
     if isinstance(value, float):
-        if not isfinite(value):
-            return f"{where} is not JSON: it is {value!r}; JSON has no NaN or Infinity, use None or text"
-        return None
+        return None if isfinite(value) else f"JSON: {it} is {value!r}; JSON has no NaN or Infinity"
     if isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
-            found = _why_at(item, f"{where}[{index}]")
+            found = _first_bad(item, f"{path}[{index}]")
             if found:
                 return found
         return None
     if isinstance(value, dict):
         for key, item in value.items():
-            if isinstance(key, str):
-                found = _why_at(key, f"a key of {where}")
-                if found:
-                    return found
-            elif not (key is None or isinstance(key, (int, float))):
-                return f"{where} is not JSON: it has a key of type {type(key).__name__}; keys must be text"
-            found = _why_at(item, f"{where}[{key!a}]")
+            if not (key is None or isinstance(key, (str, int, float))):
+                return f"JSON: {it} has a key of type {type(key).__name__}; keys must be text"
+            found = _first_bad(key, f"a key of {it}") or _first_bad(item, f"{path}[{key!a}]")
             if found:
                 return found
         return None
-    name = type(value).__qualname__
-    return (
-        f"{where} is not JSON: it is a {type_name(type(value))}; {_HINTS.get(name) or _hint_by_shape(value)}"
-    )
+    hint = _HINTS.get(type(value).__qualname__) or _hint_by_shape(value)
+    return f"JSON: {it} is of type {type_name(type(value))}; {hint}"
 
 
 def _hint_by_shape(value: Any) -> str:

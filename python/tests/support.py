@@ -1,4 +1,5 @@
-# Puts the package on the path and starts real child processes, as the server does: a socketpair, pipes for output.
+# Puts the package on the path and starts real child processes, as the server does: a socketpair, pipes for
+# output.
 from __future__ import annotations
 
 import contextlib
@@ -114,7 +115,9 @@ class Child:
         seen, end = "", time.monotonic() + TIMEOUT_S
         while text not in seen:
             left = end - time.monotonic()
-            assert left > 0 and select.select([self.process.stdout], [], [], left)[0], f"no {text!r} in {seen!r}"
+            assert left > 0 and select.select([self.process.stdout], [], [], left)[0], (
+                f"no {text!r} in {seen!r}"
+            )
             piece = self.output()
             assert piece, f"end of output, no {text!r} in {seen!r}"
             seen += piece

@@ -1,4 +1,4 @@
-# The samples of the child protocol, from the Python side: every "<" line can be made, every ">" line is taken.
+# The samples of the child protocol, from the Python side: every "<" line can be made, every ">" line taken.
 import json
 import struct
 import unittest

@@ -102,7 +102,9 @@ class Decorated(unittest.TestCase):
 
     def test_defaults_are_sent_only_when_given(self):
         self.assertEqual(plain.defaults, {})
-        self.assertEqual(full.defaults, {"queue": "mail", "priority": 3, "max_attempts": 5, "timeout_ms": 1500})
+        self.assertEqual(
+            full.defaults, {"queue": "mail", "priority": 3, "max_attempts": 5, "timeout_ms": 1500}
+        )
         self.assertEqual(full.retry_on, (OSError, KeyError))
         self.assertEqual(task(timeout=None, priority=1)(other).defaults, {"priority": 1, "timeout_ms": None})
 
@@ -175,7 +177,12 @@ def make_function_elsewhere():
 class Light(unittest.TestCase):
     def test_importing_rea_does_not_import_http(self):
         heavy = "http.client ssl typing inspect dataclasses traceback socket threading uuid datetime"
-        code = f"import sys; old = set(sys.modules); import rea, rea.worker; print(set('{heavy}'.split()) & (set(sys.modules) - old))"
+        code = f"""if True:
+            import sys
+            old = set(sys.modules)
+            import rea, rea.worker
+            print(set({heavy.split()}) & (set(sys.modules) - old))
+        """
         env = {**support.os.environ, "PYTHONPATH": str(support.PACKAGE)}
         out = subprocess.run([sys.executable, "-S", "-c", code], env=env, capture_output=True, text=True)
         self.assertEqual(out.stdout.strip(), "set()", out.stderr)
