@@ -262,15 +262,16 @@ fn ended(life: &Life, lease: Lease, cause: Cause, started_at: Option<Timestamp>)
 }
 
 /// Where a waiting job goes back to: `Failed` while its last attempt's failure is what it waits for.
-fn waiting_state(life: &Life) -> State {
-    match life.last_cause {
+#[must_use]
+pub fn waiting_state(last_cause: Option<Cause>) -> State {
+    match last_cause {
         Some(Cause::Error | Cause::Timeout | Cause::Crashed) => State::Failed,
         _ => State::Pending,
     }
 }
 
 fn waiting(life: Life, now: Timestamp) -> Life {
-    Life { state: waiting_state(&life), lease: None, updated_at: now, ..life }
+    Life { state: waiting_state(life.last_cause), lease: None, updated_at: now, ..life }
 }
 
 /// Ends the attempt, if there is one, and the job. `Held` ends here too: it is at rest until a person speaks.

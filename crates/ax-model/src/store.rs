@@ -338,7 +338,7 @@ pub struct Counts {
 }
 
 /// `Counts::ready` stops counting here.
-pub const READY_CAP: u64 = 100_000;
+pub const READY_CAP: u64 = 10_000;
 
 /// What happened on a day (or in all).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

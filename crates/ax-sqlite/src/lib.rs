@@ -1,1 +1,26 @@
-//! ax-sqlite
+//! The SQLite store: one file, one writer thread with natural group commit, cheap claims at any table size.
+//!
+//! It keeps rows and decides nothing: every next state comes from `ax_model::lifecycle::decide`. One verb, one file.
+
+mod apply;
+mod claim;
+mod counts;
+mod enqueue;
+pub mod failpoints;
+mod inspect;
+mod lanes;
+mod leases;
+pub mod lock;
+mod migrate;
+mod queues;
+mod readers;
+mod retention;
+mod rows;
+mod store;
+mod tasks;
+mod tx;
+mod writer;
+
+pub use lock::LockHolder;
+pub use migrate::{MigrationPlan, SCHEMA_SQL, plan};
+pub use store::{OpenError, SqliteOptions, SqliteStore};

@@ -1,0 +1,156 @@
+//! Between rows and the model's plain data. The column lists stand beside the code that reads them.
+
+use ax_model::ids::{JobId, NodeId, Token};
+use ax_model::job::{Cause, ErrorInfo, Job, Lease, Life, OnCrash, Policy, Progress, Spec, State};
+use ax_model::time::Timestamp;
+use rusqlite::Row;
+use rusqlite::types::Type;
+
+/// Flag bits of `jobs.flags`.
+pub(crate) const CAREFUL: i64 = 1;
+const CANCEL_REQUESTED: i64 = 2;
+
+/// What `decide` needs of a job, and where its row is.
+pub(crate) struct Standing {
+    pub(crate) seq: i64,
+    pub(crate) id: JobId,
+    /// Lane index (number − 1).
+    pub(crate) lane: usize,
+    pub(crate) priority: u8,
+    pub(crate) life: Life,
+    pub(crate) policy: Policy,
+}
+
+/// The columns that `standing` reads, in its order.
+macro_rules! standing_columns {
+    () => {
+        "seq, id, lane, priority, state, run_at, attempt, failures, interruptions, node, token, flags, last_cause, \
+         claimed_at, started_at, finished_at, updated_at, start_before, max_attempts, max_interruptions, \
+         retry_base_ms, retry_cap_ms, on_crash"
+    };
+}
+pub(crate) use standing_columns;
+
+/// How many columns `standing` reads: where a longer list goes on.
+pub(crate) const STANDING: usize = 23;
+
+pub(crate) fn standing(row: &Row<'_>) -> rusqlite::Result<Standing> {
+    let flags: i64 = row.get(11)?;
+    let lease = match (row.get::<_, Option<i64>>(9)?, row.get::<_, Option<i64>>(10)?) {
+        (Some(node), Some(token)) => Some(Lease { node: NodeId(node.cast_unsigned()), token: Token(token.cast_unsigned()) }),
+        _ => None,
+    };
+    let life = Life {
+        state: coded(row, 4, State::from_code)?,
+        run_at: Timestamp(row.get(5)?),
+        attempt: row.get(6)?,
+        failures: row.get(7)?,
+        interruptions: row.get(8)?,
+        lease,
+        careful: flags & CAREFUL != 0,
+        cancel_requested: flags & CANCEL_REQUESTED != 0,
+        last_cause: match row.get::<_, Option<i64>>(12)? {
+            Some(_) => Some(coded(row, 12, Cause::from_code)?),
+            None => None,
+        },
+        claimed_at: time(row, 13)?,
+        started_at: time(row, 14)?,
+        finished_at: time(row, 15)?,
+        updated_at: Timestamp(row.get(16)?),
+        start_before: time(row, 17)?,
+    };
+    let policy = Policy {
+        max_attempts: row.get(18)?,
+        max_interruptions: row.get(19)?,
+        retry_base_ms: span(row, 20)?,
+        retry_cap_ms: span(row, 21)?,
+        on_crash: coded(row, 22, OnCrash::from_code)?,
+    };
+    let lane: i64 = row.get(2)?;
+    let lane = usize::try_from(lane - 1).map_err(|_| unreadable(2))?;
+    Ok(Standing { seq: row.get(0)?, id: JobId(row.get(1)?), lane, priority: row.get(3)?, life, policy })
+}
+
+pub(crate) fn flags(life: &Life) -> i64 {
+    i64::from(life.careful) * CAREFUL + i64::from(life.cancel_requested) * CANCEL_REQUESTED
+}
+
+/// The columns that `job` reads after the standing ones. `$heavy` says whether the long texts are read or left empty.
+macro_rules! job_columns {
+    (heavy) => {
+        concat!($crate::rows::standing_columns!(), ", created_at, timeout_ms, unique_for_ms, trace_id, root_id, key, tags, \
+         progress, last_error, args, kwargs, result, (SELECT queue FROM lanes l WHERE l.lane = jobs.lane), \
+         (SELECT task FROM lanes l WHERE l.lane = jobs.lane)")
+    };
+    (light) => {
+        concat!($crate::rows::standing_columns!(), ", created_at, timeout_ms, unique_for_ms, trace_id, root_id, key, tags, \
+         progress, last_error, '', '', NULL, (SELECT queue FROM lanes l WHERE l.lane = jobs.lane), \
+         (SELECT task FROM lanes l WHERE l.lane = jobs.lane)")
+    };
+}
+pub(crate) use job_columns;
+
+pub(crate) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
+    let base = STANDING;
+    let standing = standing(row)?;
+    let id = standing.id;
+    let tags: Option<String> = row.get(base + 6)?;
+    let spec = Spec {
+        id,
+        queue: row.get(base + 12)?,
+        task: row.get(base + 13)?,
+        args: row.get(base + 9)?,
+        kwargs: row.get(base + 10)?,
+        priority: standing.priority,
+        timeout_ms: optional_span(row, base + 1)?,
+        policy: standing.policy,
+        trace_id: row.get::<_, Option<String>>(base + 3)?.unwrap_or_else(|| id.simple()),
+        root_id: row.get::<_, Option<[u8; 16]>>(base + 4)?.map_or(id, JobId),
+        key: row.get(base + 5)?,
+        unique_for_ms: span(row, base + 2)?,
+        tags: tags.map(|t| serde_json::from_str(&t).unwrap_or_default()).unwrap_or_default(),
+        created_at: Timestamp(row.get(base)?),
+    };
+    let progress: Option<String> = row.get(base + 7)?;
+    Ok(Job {
+        seq: standing.seq,
+        spec,
+        life: standing.life,
+        result: row.get(base + 11)?,
+        last_error: error(row, base + 8)?,
+        progress: progress.and_then(|p| serde_json::from_str::<Progress>(&p).ok()),
+    })
+}
+
+pub(crate) fn error(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<ErrorInfo>> {
+    Ok(row.get::<_, Option<String>>(index)?.and_then(|e| serde_json::from_str(&e).ok()))
+}
+
+pub(crate) fn error_text(error: &ErrorInfo) -> String {
+    serde_json::to_string(error).unwrap_or_else(|_| String::from("{}"))
+}
+
+pub(crate) fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<Timestamp>> {
+    Ok(row.get::<_, Option<i64>>(index)?.map(Timestamp))
+}
+
+/// Spans are stored as signed integers; the checks at enqueue keep them far below the sign.
+pub(crate) fn to_sql_ms(ms: u64) -> i64 {
+    i64::try_from(ms).unwrap_or(i64::MAX)
+}
+
+fn span(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
+    Ok(row.get::<_, i64>(index)?.unsigned_abs())
+}
+
+pub(crate) fn optional_span(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<u64>> {
+    Ok(row.get::<_, Option<i64>>(index)?.map(i64::unsigned_abs))
+}
+
+pub(crate) fn coded<T>(row: &Row<'_>, index: usize, of: impl Fn(i64) -> Option<T>) -> rusqlite::Result<T> {
+    of(row.get(index)?).ok_or_else(|| unreadable(index))
+}
+
+fn unreadable(index: usize) -> rusqlite::Error {
+    rusqlite::Error::InvalidColumnType(index, "a code that this program does not know".to_owned(), Type::Integer)
+}

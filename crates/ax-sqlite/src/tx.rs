@@ -1,0 +1,189 @@
+//! One write transaction: the rows, what the writer remembers, and the counts that go with them.
+
+use ax_model::lifecycle::{Change, Note};
+use ax_model::priority::{Ageing, Picker};
+use ax_model::store::{StoreError, StoreErrorKind};
+use ax_model::{JobId, Timestamp};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+
+use crate::counts::Deltas;
+use crate::lanes::Lanes;
+use crate::rows::{Standing, error_text, flags, standing, standing_columns};
+use crate::store::sqlite_error;
+
+/// What the writer remembers between transactions. Reloaded after every rollback.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub(crate) lanes: Lanes,
+    pub(crate) picker: Picker,
+    /// The number of the next row.
+    pub(crate) next_seq: i64,
+}
+
+impl Memory {
+    pub(crate) fn load(conn: &Connection, picker: Picker) -> Result<Memory, StoreError> {
+        let lanes = Lanes::load(conn).map_err(|e| sqlite_error(&e))?;
+        let next_seq = conn
+            .query_row("SELECT coalesce(max(seq), 0) + 1 FROM jobs", [], |r| r.get(0))
+            .map_err(|e| sqlite_error(&e))?;
+        Ok(Memory { lanes, picker, next_seq })
+    }
+}
+
+/// The running transaction, as the verbs see it.
+pub(crate) struct Tx<'t> {
+    pub(crate) conn: &'t Connection,
+    pub(crate) memory: &'t mut Memory,
+    pub(crate) deltas: Deltas,
+    pub(crate) ageing: Ageing,
+    /// Read once for the whole batch.
+    pub(crate) now: Timestamp,
+}
+
+impl<'t> Tx<'t> {
+    /// A statement prepared once for the life of the connection.
+    pub(crate) fn sql(&self, text: &'static str) -> Result<CachedStatement<'t>, StoreError> {
+        self.conn.prepare_cached(text).map_err(|e| sqlite_error(&e))
+    }
+
+    pub(crate) fn run(&self, text: &'static str, params: impl rusqlite::Params) -> Result<usize, StoreError> {
+        self.sql(text)?.execute(params).map_err(|e| sqlite_error(&e))
+    }
+
+    /// Runs `body`; when it refuses (an `Ok(Err(_))`), everything it wrote is undone, and nothing else.
+    pub(crate) fn all_or_nothing<T, R>(
+        &mut self,
+        body: impl FnOnce(&mut Tx<'t>) -> Result<Result<T, R>, StoreError>,
+    ) -> Result<Result<T, R>, StoreError> {
+        let before = self.deltas.clone();
+        self.run("SAVEPOINT part", [])?;
+        let answer = body(self)?;
+        if answer.is_err() {
+            self.run("ROLLBACK TO part", [])?;
+            self.deltas = before;
+        }
+        self.run("RELEASE part", [])?;
+        Ok(answer)
+    }
+
+    /// The lane of (queue, task), made when there is none yet.
+    pub(crate) fn lane(&mut self, queue: &str, task: &str) -> Result<usize, StoreError> {
+        if let Some(index) = self.memory.lanes.find(queue, task) {
+            return Ok(index);
+        }
+        let number = i64::try_from(self.memory.lanes.len()).unwrap_or(i64::MAX) + 1;
+        self.run("INSERT INTO lanes (lane, queue, task) VALUES (?1, ?2, ?3)", params![number, queue, task])?;
+        Ok(self.memory.lanes.add(queue, task))
+    }
+
+    pub(crate) fn standing_by_seq(&self, seq: i64) -> Result<Option<Standing>, StoreError> {
+        self.sql(concat!("SELECT ", standing_columns!(), " FROM jobs WHERE seq = ?1"))?
+            .query_row([seq], standing)
+            .optional()
+            .map_err(|e| sqlite_error(&e))
+    }
+
+    pub(crate) fn standing_by_id(&self, id: JobId) -> Result<Option<Standing>, StoreError> {
+        self.sql(concat!("SELECT ", standing_columns!(), " FROM jobs WHERE id = ?1"))?
+            .query_row([id.0], standing)
+            .optional()
+            .map_err(|e| sqlite_error(&e))
+    }
+
+    /// Saves what `decide` gave: the life, the texts, the attempt's row, the counts, and the lane's head.
+    pub(crate) fn save(&mut self, old: &Standing, change: &Change) -> Result<(), StoreError> {
+        let life = &change.life;
+        let claim_at = life.claim_at();
+        match &change.note {
+            Note::Keep => self.save_life(old.seq, change, None, None)?,
+            Note::Result(result) => self.save_life(old.seq, change, Some(result), None)?,
+            Note::Error(error) => self.save_life(old.seq, change, None, Some(&error_text(error)))?,
+        }
+        if let Some(ended) = &change.ended {
+            let error = match &change.note {
+                Note::Error(error) => Some(error_text(error)),
+                _ => None,
+            };
+            self.run(
+                "INSERT INTO attempts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                params![
+                    old.seq,
+                    ended.attempt,
+                    ended.lease.token.0.cast_signed(),
+                    ended.lease.node.0.cast_signed(),
+                    ended.claimed_at.0,
+                    ended.started_at.map(|t| t.0),
+                    self.now.0,
+                    ended.cause.code(),
+                    error
+                ],
+            )?;
+        }
+        self.deltas.moved(old.lane, &old.life, life, change.ended.as_ref(), self.now);
+        if let Some(due) = claim_at {
+            self.memory.lanes.note_due(old.lane, old.priority, due);
+        }
+        Ok(())
+    }
+
+    fn save_life(
+        &mut self,
+        seq: i64,
+        change: &Change,
+        result: Option<&str>,
+        error: Option<&str>,
+    ) -> Result<(), StoreError> {
+        macro_rules! update {
+            ($texts:literal) => {
+                concat!(
+                    "UPDATE jobs SET state = ?2, claim_at = ?3, run_at = ?4, attempt = ?5, failures = ?6, \
+                     interruptions = ?7, node = ?8, token = ?9, flags = ?10, last_cause = ?11, claimed_at = ?12, \
+                     started_at = ?13, finished_at = ?14, updated_at = ?15, start_before = ?16",
+                    $texts,
+                    " WHERE seq = ?1"
+                )
+            };
+        }
+        let mut statement = match (&change.note, result, error) {
+            (Note::Keep, ..) => self.sql(update!(""))?,
+            (Note::Result(_), ..) => self.sql(update!(", result = ?17, last_error = NULL, progress = NULL"))?,
+            (Note::Error(_), ..) => self.sql(update!(", last_error = ?17, progress = NULL"))?,
+        };
+        let life = &change.life;
+        let bound: rusqlite::Result<()> = (|| {
+            statement.raw_bind_parameter(1, seq)?;
+            statement.raw_bind_parameter(2, life.state.code())?;
+            statement.raw_bind_parameter(3, life.claim_at().map(|t| t.0))?;
+            statement.raw_bind_parameter(4, life.run_at.0)?;
+            statement.raw_bind_parameter(5, life.attempt)?;
+            statement.raw_bind_parameter(6, life.failures)?;
+            statement.raw_bind_parameter(7, life.interruptions)?;
+            statement.raw_bind_parameter(8, life.lease.map(|l| l.node.0.cast_signed()))?;
+            statement.raw_bind_parameter(9, life.lease.map(|l| l.token.0.cast_signed()))?;
+            statement.raw_bind_parameter(10, flags(life))?;
+            statement.raw_bind_parameter(11, life.last_cause.map(ax_model::Cause::code))?;
+            statement.raw_bind_parameter(12, life.claimed_at.map(|t| t.0))?;
+            statement.raw_bind_parameter(13, life.started_at.map(|t| t.0))?;
+            statement.raw_bind_parameter(14, life.finished_at.map(|t| t.0))?;
+            statement.raw_bind_parameter(15, life.updated_at.0)?;
+            statement.raw_bind_parameter(16, life.start_before.map(|t| t.0))?;
+            if let Some(text) = result.or(error) {
+                statement.raw_bind_parameter(17, text)?;
+            }
+            Ok(())
+        })();
+        bound.and_then(|()| statement.raw_execute()).map_err(|e| sqlite_error(&e)).and_then(|n| match n {
+            1 => Ok(()),
+            _ => Err(StoreError::new(StoreErrorKind::Unusable, "a row vanished between load and save")),
+        })
+    }
+
+    /// Notes in a job's history what a person or client did to it.
+    pub(crate) fn note_action(&self, seq: i64, what: &'static str) -> Result<(), StoreError> {
+        self.run(
+            "INSERT INTO actions VALUES (?1, ?2, (SELECT count(*) FROM actions WHERE seq = ?1 AND at = ?2), ?3)",
+            params![seq, self.now.0, what],
+        )?;
+        Ok(())
+    }
+}

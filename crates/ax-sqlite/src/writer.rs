@@ -1,0 +1,372 @@
+//! The one thread that writes. It takes one message, then all that wait, runs them in one transaction, commits once, and
+//! answers all: group commit by nature, no timer. Claims that find nothing stay parked here and are tried again inside
+//! each transaction that may have brought work, so that enqueue → start is one commit.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use ax_model::lifecycle::Event;
+use ax_model::priority::Ageing;
+use ax_model::store::{Act, ClaimRequest, Claimed, StoreError, StoreErrorKind, Target};
+use ax_model::{Clock, Timestamp};
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use crate::counts::Deltas;
+use crate::failpoints::{self, Kind};
+use crate::lanes::{Lane, Lanes};
+use crate::store::{connect_writer, sqlite_error};
+use crate::tx::{Memory, Tx};
+
+/// A batch takes no further message once it holds this many rows.
+const BATCH_ROWS: usize = 1_000;
+/// Longest sleep while a claim is parked: a clock that jumped, or a machine that slept, is noticed by then.
+const LONGEST_SLEEP: Duration = Duration::from_millis(500);
+/// WAL pages after which an idle moment is used for a checkpoint, and after which it is done in any case.
+const CHECKPOINT_WHEN_IDLE: i32 = 1_000;
+const CHECKPOINT_ANYWAY: i32 = 8_000;
+/// How long nothing must have come in for a moment to count as idle.
+const IDLE: Duration = Duration::from_millis(20);
+
+/// What the writer can be told.
+pub(crate) enum Message {
+    Write { rows: usize, kind: Kind, job: Box<dyn WriteJob> },
+    Claim(Parked),
+    /// The clock was moved by hand: look again at what is due.
+    Wake,
+    Close,
+}
+
+/// A write that can be run again, because a batch is rolled back when another one of it fails.
+pub(crate) trait WriteJob: Send {
+    /// Does it, and keeps the answer.
+    fn run(&mut self, tx: &mut Tx<'_>) -> Result<(), StoreError>;
+    /// Sends the kept answer, or the error.
+    fn answer(self: Box<Self>, outcome: Result<(), StoreError>);
+}
+
+/// A `WriteJob` made of a closure and the channel its answer goes to.
+pub(crate) struct Write<T, F> {
+    pub(crate) body: F,
+    pub(crate) value: Option<T>,
+    pub(crate) reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T: Send, F> WriteJob for Write<T, F>
+where
+    F: FnMut(&mut Tx<'_>) -> Result<T, StoreError> + Send,
+{
+    fn run(&mut self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        self.value = Some((self.body)(tx)?);
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, outcome: Result<(), StoreError>) {
+        let Write { value, reply, .. } = *self;
+        let _ = reply.send(outcome.and_then(|()| value.ok_or_else(closed)));
+    }
+}
+
+/// A claim that waits for its answer.
+pub(crate) struct Parked {
+    request: ClaimRequest,
+    reply: oneshot::Sender<Result<Grant, StoreError>>,
+    /// The lanes it may take from, among the first `known` lanes there are.
+    offered: Vec<usize>,
+    known: usize,
+}
+
+impl Parked {
+    pub(crate) fn new(request: ClaimRequest, reply: oneshot::Sender<Result<Grant, StoreError>>) -> Parked {
+        Parked { request, reply, offered: vec![], known: 0 }
+    }
+
+    /// Takes in lanes that were made since it last looked.
+    fn refresh(&mut self, lanes: &Lanes) {
+        if self.known < lanes.len() {
+            self.offered = lanes.offered(&self.request.offers);
+            self.known = lanes.len();
+        }
+    }
+
+    /// The lanes it may take from that are not paused.
+    fn open<'a>(&'a self, lanes: &'a Lanes) -> impl Iterator<Item = &'a Lane> {
+        self.offered.iter().map(|l| lanes.get(*l)).filter(|l| !lanes.switches(&l.queue).paused)
+    }
+}
+
+/// Claimed jobs on their way to the claimer. If it has gone away, they are handed back instead of being lost.
+pub(crate) struct Grant {
+    jobs: Vec<Claimed>,
+    writer: Weak<Sender<Message>>,
+}
+
+impl Grant {
+    pub(crate) fn take(mut self) -> Vec<Claimed> {
+        std::mem::take(&mut self.jobs)
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        let Some(writer) = self.writer.upgrade() else { return };
+        let acts: Vec<Act> = self
+            .jobs
+            .iter()
+            .map(|job| Act {
+                target: Target::Attempt(job.attempt),
+                event: Event::HandedBack { fence: job.attempt.fence },
+                chance: 0,
+            })
+            .collect();
+        if acts.is_empty() {
+            return;
+        }
+        let (reply, _) = oneshot::channel();
+        let rows = acts.len();
+        let body = move |tx: &mut Tx<'_>| crate::apply::apply(tx, &acts);
+        let _ = writer.send(Message::Write { rows, kind: Kind::Apply, job: Box::new(Write { body, value: None, reply }) });
+    }
+}
+
+/// The error of whatever reaches a closed store.
+pub(crate) fn closed() -> StoreError {
+    StoreError::new(StoreErrorKind::Closed, "the store has been closed")
+}
+
+/// Lets SQLite tell, after each commit, how many pages the WAL holds.
+fn watch_wal(conn: &mut Connection, pages: &Arc<AtomicI32>) {
+    let pages = pages.clone();
+    let hook = move |_: &mut rusqlite::hooks::Wal, n| {
+        pages.store(n, Ordering::Relaxed);
+        Ok(())
+    };
+    if let Err(e) = conn.wal_hook(Some(hook)) {
+        tracing::warn!(error = %e, "the WAL's size can't be watched; it is checkpointed only at the end");
+    }
+}
+
+/// What the writer's thread owns.
+pub(crate) struct Writer {
+    pub(crate) path: PathBuf,
+    pub(crate) conn: Connection,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ageing: Ageing,
+    pub(crate) memory: Memory,
+    pub(crate) inbox: Receiver<Message>,
+    pub(crate) own: Weak<Sender<Message>>,
+    pub(crate) parked: Vec<Parked>,
+    /// Pages in the WAL after the last commit.
+    pub(crate) wal_pages: Arc<AtomicI32>,
+}
+
+type Job = (Kind, Box<dyn WriteJob>);
+
+impl Writer {
+    /// Runs until the store is closed, then checkpoints, so that the file stands alone.
+    pub(crate) fn run(mut self) {
+        watch_wal(&mut self.conn, &self.wal_pages);
+        loop {
+            let Some(first) = self.next() else { break };
+            let (jobs, open) = self.gather(first);
+            self.transact(jobs);
+            if self.wal_pages.load(Ordering::Relaxed) >= CHECKPOINT_ANYWAY {
+                self.checkpoint("PASSIVE");
+            }
+            if !open {
+                break;
+            }
+        }
+        for parked in self.parked.drain(..) {
+            let _ = parked.reply.send(Err(closed()));
+        }
+        self.checkpoint("TRUNCATE");
+    }
+
+    /// The next message; `Wake` when a parked claim's time has come; `None` when every sender is gone.
+    fn next(&mut self) -> Option<Message> {
+        loop {
+            let (sleep, idle_checkpoint) = match self.until_due() {
+                _ if self.wal_pages.load(Ordering::Relaxed) >= CHECKPOINT_WHEN_IDLE => (Some(IDLE), true),
+                due => (due, false),
+            };
+            let received = match sleep {
+                Some(sleep) => self.inbox.recv_timeout(sleep),
+                None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match received {
+                Ok(message) => return Some(message),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) if idle_checkpoint => self.checkpoint("PASSIVE"),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if self.any_parked_due(self.clock.now()) {
+                return Some(Message::Wake);
+            }
+        }
+    }
+
+    /// How long until a parked claim may find something; `None` = nothing is parked, or nothing it wants is waiting.
+    fn until_due(&self) -> Option<Duration> {
+        if self.parked.is_empty() {
+            return None;
+        }
+        let now = self.clock.now();
+        let lanes = &self.memory.lanes;
+        let due = self.parked.iter().flat_map(|p| p.open(lanes)).filter_map(Lane::next_due).min();
+        let us = due.map_or(u64::MAX, |due| due.us_since(now));
+        Some(Duration::from_micros(us).clamp(Duration::from_millis(1), LONGEST_SLEEP))
+    }
+
+    fn any_parked_due(&self, now: Timestamp) -> bool {
+        let lanes = &self.memory.lanes;
+        self.parked.iter().flat_map(|p| p.open(lanes)).any(|l| l.maybe_due(now).next().is_some())
+    }
+
+    /// Everything that waits, up to a full batch; `false` = the store is being closed.
+    fn gather(&mut self, first: Message) -> (Vec<Job>, bool) {
+        let mut jobs = vec![];
+        let mut rows = 0;
+        let mut next = Some(first);
+        loop {
+            match next.take() {
+                Some(Message::Write { rows: n, kind, job }) => {
+                    rows += n;
+                    jobs.push((kind, job));
+                }
+                Some(Message::Claim(parked)) => self.parked.push(parked),
+                Some(Message::Wake) | None => {}
+                Some(Message::Close) => return (jobs, false),
+            }
+            if rows >= BATCH_ROWS {
+                return (jobs, true);
+            }
+            match self.inbox.try_recv() {
+                Ok(message) => next = Some(message),
+                Err(TryRecvError::Empty) => return (jobs, true),
+                Err(TryRecvError::Disconnected) => return (jobs, false),
+            }
+        }
+    }
+
+    /// Runs the batch in one transaction and answers everyone. A job that fails by its own fault is taken out and the rest
+    /// is run again; when the store itself is in trouble, all fail.
+    fn transact(&mut self, mut jobs: Vec<Job>) {
+        while !jobs.is_empty() || !self.parked.is_empty() {
+            match self.attempt(&mut jobs) {
+                Ok(grants) => {
+                    for (_, job) in jobs {
+                        job.answer(Ok(()));
+                    }
+                    for (parked, jobs) in grants {
+                        let _ = parked.reply.send(Ok(Grant { jobs, writer: self.own.clone() }));
+                    }
+                    return;
+                }
+                Err((error, culprit)) => {
+                    self.roll_back(&error);
+                    match culprit {
+                        Some(index) if !error.is_temporary() && error.kind != StoreErrorKind::Closed => {
+                            let (_, job) = jobs.remove(index);
+                            job.answer(Err(error));
+                        }
+                        _ => {
+                            for (_, job) in jobs {
+                                job.answer(Err(error.clone()));
+                            }
+                            for parked in self.parked.drain(..) {
+                                let _ = parked.reply.send(Err(error.clone()));
+                            }
+                            return;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// One try at the whole transaction; on failure says which job was at fault, if one was.
+    fn attempt(&mut self, jobs: &mut [Job]) -> Result<Vec<(Parked, Vec<Claimed>)>, (StoreError, Option<usize>)> {
+        let now = self.clock.now();
+        let sql = |conn: &Connection, text| conn.prepare_cached(text).and_then(|mut s| s.execute([])).map_err(|e| sqlite_error(&e));
+        sql(&self.conn, "BEGIN IMMEDIATE").map_err(|e| (e, None))?;
+        let mut tx = Tx { conn: &self.conn, memory: &mut self.memory, deltas: Deltas::default(), ageing: self.ageing, now };
+        let mut kinds: Vec<Kind> = vec![];
+        for (index, (kind, job)) in jobs.iter_mut().enumerate() {
+            job.run(&mut tx).map_err(|e| (e, Some(index)))?;
+            if !kinds.contains(kind) {
+                kinds.push(*kind);
+            }
+        }
+        let grants = try_parked(&mut tx, &mut self.parked).map_err(|e| (e, None))?;
+        if grants.iter().any(|(_, jobs)| !jobs.is_empty()) {
+            kinds.push(Kind::Claim);
+        }
+        let flushed = tx.deltas.flush(tx.conn, now).map_err(|e| sqlite_error(&e));
+        let committed = flushed.and_then(|()| {
+            failpoints::before_commit(&kinds);
+            sql(tx.conn, "COMMIT")
+        });
+        match committed {
+            Ok(_) => {
+                failpoints::after_commit(&kinds);
+                Ok(grants)
+            }
+            Err(e) => {
+                self.parked.extend(grants.into_iter().map(|(parked, _)| parked));
+                Err((e, None))
+            }
+        }
+    }
+
+    /// Undoes whatever is left of the transaction. What the writer remembers is read again from the file; if even that
+    /// fails, on a new connection: after an I/O error the old one may not be trusted.
+    fn roll_back(&mut self, error: &StoreError) {
+        if !self.conn.is_autocommit() {
+            let _ = self.conn.execute_batch("ROLLBACK");
+        }
+        let picker = self.memory.picker.clone();
+        if error.kind == StoreErrorKind::Io
+            && let Ok(conn) = connect_writer(&self.path)
+        {
+            self.conn = conn;
+            watch_wal(&mut self.conn, &self.wal_pages);
+        }
+        match Memory::load(&self.conn, picker) {
+            Ok(memory) => self.memory = memory,
+            Err(e) => tracing::error!(error = %e, "the store can't be read again after a failed write"),
+        }
+    }
+
+    fn checkpoint(&self, mode: &str) {
+        let done = self.conn.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()));
+        match done {
+            Ok(()) => self.wal_pages.store(0, Ordering::Relaxed),
+            Err(e) => tracing::warn!(error = %e, "a checkpoint failed; it will be tried again"),
+        }
+    }
+}
+
+/// Tries every parked claim; those that found something, or do not want to wait, leave the park.
+fn try_parked(tx: &mut Tx<'_>, parked: &mut Vec<Parked>) -> Result<Vec<(Parked, Vec<Claimed>)>, StoreError> {
+    parked.retain(|p| !p.reply.is_closed());
+    let mut found: Vec<Vec<Claimed>> = Vec::with_capacity(parked.len());
+    for p in parked.iter_mut() {
+        p.refresh(&tx.memory.lanes);
+        found.push(crate::claim::claim(tx, &p.request, &p.offered)?);
+    }
+    let mut granted = vec![];
+    let mut left = vec![];
+    for (p, jobs) in parked.drain(..).zip(found) {
+        if jobs.is_empty() && p.request.park {
+            left.push(p);
+        } else {
+            granted.push((p, jobs));
+        }
+    }
+    *parked = left;
+    Ok(granted)
+}
