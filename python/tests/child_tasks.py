@@ -92,6 +92,17 @@ def fail_in_a_circle():
 
 
 @task
+def fail_in_a_chain(length):
+    error = None
+    for number in range(length):
+        try:
+            raise ValueError(f"{number} " + "x" * 20_000) from error
+        except ValueError as latest:
+            error = latest
+    raise error
+
+
+@task
 def fail_deep(depth):
     return fail_deep(depth - 1) if depth else {}["x"]
 
@@ -169,7 +180,7 @@ def sleep_with_cleanup(seconds):
         print("started")
         time.sleep(seconds)
     finally:
-        print("cleaned up")
+        print("cleaned up", end="")
 
 
 @task
@@ -211,9 +222,15 @@ def leave_process():
 def fork_quietly():
     """Forks, and lets the copy come back out of the function."""
     pid = os.fork()
-    if pid:
-        os.waitpid(pid, 0)
-    return "parent" if pid else "copy"
+    return os.waitpid(pid, 0)[1] if pid else "copy"
+
+
+@task
+def leave_fork():
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(60)
+    return pid
 
 
 @task

@@ -85,12 +85,16 @@ class Leftovers(WithChild):
             "fork_quietly",
             "fork_and_fail",
             "spawn_pool",
-            "fork_in_c",
         ):
             with self.subTest(task):
                 dirty, spawned = self.flags(task)
                 self.assertTrue(spawned)
                 self.assertFalse(dirty)
+
+    def test_processes_started_by_c_code_are_told(self):
+        self.assertEqual(self.flags("fork_in_c"), (False, True))
+        # The function is known now and could be called again unseen.
+        self.assertEqual(self.flags("echo"), (False, True))
 
     def test_a_clean_job_after_a_spawning_one_is_clean(self):
         self.flags("use_process")
@@ -98,13 +102,14 @@ class Leftovers(WithChild):
 
     def test_a_forked_copy_never_answers(self):
         """The copy that comes back out of the function must not send a second `done`."""
-        self.assertEqual(self.child.run("fork_quietly")["result"], "parent")
+        self.assertEqual(self.child.run("fork_quietly")["result"], 0)
         self.assertTrue(self.child.run("fork_and_fail")["ok"])
         self.assertEqual(self.child.run("echo", 1)["result"]["args"], [1])
         self.assertIn("the copy fails", self.child.errors())
 
     def test_a_forked_copy_does_not_hold_the_socket(self):
-        self.child.run("leave_process")
+        pid = self.child.run("leave_fork")["result"]
+        self.addCleanup(os.kill, pid, signal.SIGKILL)
         self.child.process.kill()
         self.assertIsNone(self.child.read())
 
@@ -115,7 +120,7 @@ class Leftovers(WithChild):
         pid = self.child.run("leave_process")["result"]
         os.kill(pid, signal.SIGKILL)
         time.sleep(0.05)
-        self.child.run("use_process")
+        self.child.run("fork_quietly")
         self.assertFalse(Path(f"/proc/{pid}").exists())
 
 

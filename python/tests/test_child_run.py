@@ -111,7 +111,8 @@ class Results(WithChild):
         self.assertIn("101 bytes", message)
         self.assertFalse(self.child.run("make", "'中' * 33", result_max=100)["ok"])
         # Never a frame over the protocol's own limit, whatever result_max says.
-        self.failed(self.child.run("text_of", 8 << 20, result_max=1 << 30), "fatal", "ResultTooLarge")
+        nearly = (8 << 20) - 20
+        self.failed(self.child.run("text_of", nearly, result_max=1 << 30), "fatal", "ResultTooLarge")
 
     def test_a_number_too_big_for_python_spoils_one_job_only(self):
         body = support.json.dumps(support.run_frame("t", "child_tasks:echo", ["BIG"]))
@@ -177,6 +178,10 @@ class Failures(WithChild):
                 self.assertLessEqual(len(done["type"]), 500)
         circle = self.child.run("fail_in_a_circle")
         self.assertEqual(circle["traceback"].count("direct cause"), 1)
+        chain = self.child.run("fail_in_a_chain", 40)["traceback"]
+        self.assertTrue(60_000 < len(chain.encode()) <= 64 * 1024)
+        self.assertIn(" bytes) ...", chain)
+        self.assertIn("20,003 characters", chain[-100:])
         deep = self.child.run("fail_deep", 150)["traceback"]
         self.assertIn("more frames", deep)
         self.assertIn("KeyError: 'x'", deep)

@@ -253,6 +253,12 @@ class Connection(WithServer):
             add.enqueue(1, 2)
         self.assertIn(next(iter(self.server.jobs)), str(caught.exception))
 
+    def test_what_cannot_be_repeated_does_not_meet_a_stale_connection(self):
+        self.server.script = ["close after"]
+        handle = add.enqueue(1, 2)
+        time.sleep(0.05)
+        self.assertEqual(handle.cancel()["state"], "cancelled")
+
     def test_what_must_not_be_repeated_is_not(self):
         handle = add.enqueue(1, 2)
         self.server.requests.clear()
