@@ -2,7 +2,10 @@
 //!
 //! Separate from diagnostics (`tracing`), because it is written for every job: a `Journal` must not block.
 
-use ax_model::{JobId, State};
+use std::sync::Arc;
+
+use ax_model::store::Claimed;
+use ax_model::{Job, JobId, State};
 
 /// One step in a job's life.
 #[derive(Clone, Debug)]
@@ -94,4 +97,52 @@ pub struct Silent;
 
 impl Journal for Silent {
     fn step(&self, _: &Step<'_>) {}
+}
+
+/// What every step of one job names.
+#[derive(Clone, Debug)]
+pub(crate) struct Who {
+    pub(crate) id: JobId,
+    pub(crate) root_id: JobId,
+    pub(crate) task: Arc<str>,
+    pub(crate) queue: Arc<str>,
+    pub(crate) trace_id: Arc<str>,
+}
+
+impl Who {
+    pub(crate) fn of(job: &Claimed) -> Who {
+        Who {
+            id: job.attempt.id,
+            root_id: job.root_id,
+            task: Arc::clone(&job.task),
+            queue: Arc::clone(&job.queue),
+            trace_id: job.trace_id.as_str().into(),
+        }
+    }
+
+    pub(crate) fn of_row(job: &Job) -> Who {
+        Who {
+            id: job.spec.id,
+            root_id: job.spec.root_id,
+            task: job.spec.task.as_str().into(),
+            queue: job.spec.queue.as_str().into(),
+            trace_id: job.spec.trace_id.as_str().into(),
+        }
+    }
+
+    /// A step without cost and error.
+    pub(crate) fn step(&self, action: Action, status: State, attempt: u32) -> Step<'_> {
+        Step {
+            task_id: self.id,
+            trace_id: &self.trace_id,
+            root_id: self.root_id,
+            task: &self.task,
+            queue: &self.queue,
+            action,
+            status,
+            attempt,
+            cost_us: None,
+            error: None,
+        }
+    }
 }

@@ -1,8 +1,67 @@
 //! ax (Async eXecution): the scheduling engine of rea, to embed.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use ax::{Context, Engine, Handlers, JobRequest, Options, TaskError};
+//!
+//! let mut handlers = Handlers::new(4);
+//! handlers.add("greet", |_: Context, (name,): (String,)| async move { Ok::<_, TaskError>(format!("hi {name}")) });
+//! let engine = Engine::open(Options::new("jobs.db")).await?;
+//! engine.start(std::sync::Arc::new(handlers)).await?;
+//! let job = engine.client().enqueue_one(JobRequest::new("greet", r#"["Ada"]"#)).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! It reads no files, no environment and no terminal of its own: everything comes in through [`Options`].
 
+mod attempt;
+mod board;
+mod caught;
+mod client;
+mod clock;
+mod context;
+mod dispatch;
+mod engine;
+mod enqueue_error;
+mod handlers;
+mod health;
 pub mod journal;
+mod local_queue;
+mod node;
+mod open;
+mod options;
+mod retention;
 pub mod runner;
+mod settle;
+mod shutdown;
+mod status;
+mod task_error;
+mod waiters;
+mod watcher;
 
 pub use ax_model as model;
+pub use ax_model::limits::Limits;
+pub use ax_model::store::{
+    Applied, Counts, Cursor, Enqueued, Filter, HistoryEntry, Page, Queue, QueueChange, Store, StoreError,
+    StoreErrorKind,
+};
+pub use ax_model::{
+    Cause, Clock, ErrorInfo, Invalid, Job, JobId, JobRequest, NodeId, OnCrash, Progress, Refusal, State, TaskSpec,
+    Timestamp, Token,
+};
+
+pub use client::{CancelReply, Client};
+pub use clock::{SystemClock, TestClock};
+pub use context::Context;
+pub use engine::Engine;
+pub use enqueue_error::EnqueueError;
+pub use handlers::Handlers;
+pub use health::Health;
 pub use journal::{Action, Journal, Silent, Step};
+pub use open::OpenError;
+pub use options::{FailPoint, Options, Retention};
 pub use runner::{Attempt, Outcome, Runner, Stop, StopReason, Stopper};
+pub use shutdown::StopReport;
+pub use status::{RunningNow, Status};
+pub use task_error::TaskError;

@@ -10,6 +10,8 @@ use ax_model::store::Claimed;
 use ax_model::{ErrorInfo, Progress, TaskSpec};
 use tokio::sync::watch;
 
+use crate::client::Client;
+
 /// Runs attempts of the tasks it offers.
 pub trait Runner: Send + Sync + 'static {
     /// What it can run now. The engine claims only these; a change takes effect at the next claim.
@@ -22,6 +24,12 @@ pub trait Runner: Send + Sync + 'static {
     /// `slots()` times at once. When `stop` is asked for, the attempt must end within its grace; a result that arrived
     /// before the stop began counts and is returned as such.
     fn run(&self, attempt: Attempt, stop: Stop) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>>;
+
+    /// Called once, before the first attempt: the way in for what functions ask of the engine while they run, such as
+    /// child enqueues. A runner that needs none ignores it.
+    fn attach(&self, client: &Client) {
+        let _ = client;
+    }
 
     /// Ends whatever it keeps warm. Called once, after the last attempt has ended.
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;

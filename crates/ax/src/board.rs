@@ -1,0 +1,132 @@
+//! The attempts that are executing now, one place for each slot. For timeouts, cancels and whoever looks.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use ax_model::store::{AttemptRef, Claimed};
+use ax_model::{JobId, OnCrash, Progress, Timestamp};
+
+use crate::journal::{Action, Who};
+use crate::node::Node;
+use crate::runner::{Stop, StopReason, Stopper};
+
+/// One attempt in a slot.
+pub(crate) struct Live {
+    pub(crate) who: Who,
+    pub(crate) attempt: AttemptRef,
+    pub(crate) claimed_at: Timestamp,
+    due: Timestamp,
+    pub(crate) timeout_ms: Option<u64>,
+    pub(crate) on_crash: OnCrash,
+    /// When the slot took it, by the monotonic clock.
+    pub(crate) taken: Duration,
+    pub(crate) stop: Stop,
+    stopper: Stopper,
+    phase: Mutex<Phase>,
+}
+
+/// How far an attempt has got.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Phase {
+    /// When the function got its arguments, by both clocks.
+    pub(crate) began: Option<(Timestamp, Duration)>,
+    /// The start is on disk, or on its way there.
+    pub(crate) start_written: bool,
+    /// What it last said of itself.
+    pub(crate) progress: Option<Progress>,
+    /// It said so since the store was last told.
+    pub(crate) progress_unsaid: bool,
+    /// When the store was last told, by the monotonic clock.
+    pub(crate) progress_told: Duration,
+}
+
+impl Live {
+    pub(crate) fn new(job: &Claimed, taken: Duration) -> Live {
+        let (stopper, stop) = Stop::pair();
+        Live {
+            who: Who::of(job),
+            attempt: job.attempt,
+            claimed_at: job.claimed_at,
+            due: job.due,
+            timeout_ms: job.timeout_ms,
+            on_crash: job.on_crash,
+            taken,
+            stop,
+            stopper,
+            phase: Mutex::default(),
+        }
+    }
+
+    /// How far it has got; hold it for moments only.
+    pub(crate) fn phase(&self) -> MutexGuard<'_, Phase> {
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The function gets its arguments now.
+    pub(crate) fn begin(&self, node: &Node) {
+        let began = (node.timer.now(), node.timer.elapsed());
+        self.phase().began = Some(began);
+        let waited = began.0.us_since(self.due);
+        let step = self.who.step(Action::Start, ax_model::State::Running, self.attempt.fence.attempt);
+        node.journal.step(&crate::journal::Step { cost_us: Some(waited), ..step });
+        node.failpoint("started");
+    }
+
+    /// It is over: what there is to know of it. No start is written from here on.
+    pub(crate) fn end(&self) -> Phase {
+        let mut phase = self.phase();
+        let last = phase.clone();
+        phase.start_written = true;
+        last
+    }
+
+    /// It says how far it is.
+    pub(crate) fn note(&self, progress: Progress) {
+        let mut phase = self.phase();
+        phase.progress = Some(progress);
+        phase.progress_unsaid = true;
+    }
+
+    /// Asks it to end.
+    pub(crate) fn stop(&self, reason: StopReason) {
+        self.stopper.stop(reason);
+    }
+}
+
+/// Where one slot's attempt is found.
+type Place = Mutex<Option<Arc<Live>>>;
+
+/// All slots' places.
+#[derive(Default)]
+pub(crate) struct Board(OnceLock<Box<[Place]>>);
+
+impl Board {
+    pub(crate) fn set_slots(&self, slots: usize) {
+        let _ = self.0.set((0..slots).map(|_| Mutex::default()).collect());
+    }
+
+    fn places(&self) -> &[Place] {
+        self.0.get().map_or(&[], |places| places)
+    }
+
+    pub(crate) fn slots(&self) -> usize {
+        self.places().len()
+    }
+
+    pub(crate) fn put(&self, slot: usize, live: Arc<Live>) {
+        *self.places()[slot].lock().unwrap_or_else(PoisonError::into_inner) = Some(live);
+    }
+
+    pub(crate) fn clear(&self, slot: usize) {
+        *self.places()[slot].lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// What executes now.
+    pub(crate) fn each(&self) -> impl Iterator<Item = Arc<Live>> + '_ {
+        self.places().iter().filter_map(|place| place.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    pub(crate) fn find(&self, id: JobId) -> Option<Arc<Live>> {
+        self.each().find(|live| live.attempt.id == id)
+    }
+}

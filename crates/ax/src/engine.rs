@@ -1,0 +1,173 @@
+//! The engine's life: open, recover, start, stop, close.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ax_model::NodeId;
+use ax_model::store::{Recovered, Store, StoreError, StoreErrorKind};
+use tokio::task::JoinHandle;
+
+use crate::client::Client;
+use crate::journal::{Action, Step, Who};
+use crate::node::{Node, Stage};
+use crate::open::{Home, OpenError};
+use crate::options::Options;
+use crate::runner::Runner;
+use crate::shutdown::{Shutdown, StopReport};
+use crate::{attempt, dispatch, retention, settle, watcher};
+
+/// Dead nodes' leases ended in one transaction.
+const RECOVER_BATCH: usize = 1000;
+
+/// A scheduling engine: it keeps jobs in a store and runs them. Clones are one engine.
+///
+/// Dropping it stops nothing: call `stop`, then `close`.
+#[derive(Clone)]
+pub struct Engine(Arc<Inner>);
+
+struct Inner {
+    node: Arc<Node>,
+    home: Home,
+    shutdown: Shutdown,
+    tasks: Mutex<Tasks>,
+}
+
+/// What `start` has spawned.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    /// End by themselves when the engine drains.
+    pub(crate) slots: Vec<JoinHandle<()>>,
+    /// Ends by itself when the engine drains.
+    pub(crate) dispatcher: Option<JoinHandle<()>>,
+    /// Serve until the very end.
+    pub(crate) servants: Vec<JoinHandle<()>>,
+}
+
+impl Engine {
+    /// Takes the server's lock on the store at `options.path`, opens it, and makes or upgrades it where needed. Runs
+    /// nothing yet, but answers callers.
+    ///
+    /// # Errors
+    /// Another program has the store, or it can't be used.
+    pub async fn open(options: Options) -> Result<Engine, OpenError> {
+        let (store, home) = Home::open(&options).await?;
+        let engine = Engine::new(store, home, options);
+        engine.0.node.catalogue_read().await.map_err(OpenError::Store)?;
+        Ok(engine)
+    }
+
+    /// An engine on a store that is open already; `options.path` is not used. For tests and for stores of one's own. Call
+    /// it in a runtime: it spawns a task.
+    #[must_use]
+    pub fn open_store(store: Arc<dyn Store>, options: Options) -> Engine {
+        Engine::new(store, Home::Given, options)
+    }
+
+    fn new(store: Arc<dyn Store>, home: Home, options: Options) -> Engine {
+        let node = Arc::new(Node::new(store, options));
+        Engine(Arc::new(Inner { node, home, shutdown: Shutdown::default(), tasks: Mutex::default() }))
+    }
+
+    /// The way in for everything that concerns jobs and queues.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        Client::new(Arc::clone(&self.0.node))
+    }
+
+    /// This start's identity, random each time.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.0.node.id
+    }
+
+    /// Writes the address at which this program can be reached where other programs find it.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub fn announce(&self, url: &str) -> Result<(), StoreError> {
+        self.0.home.announce(url)
+    }
+
+    /// Ends the leases of dead nodes and returns how many jobs that were. The caller has proof that nothing of those
+    /// nodes runs any more, neither the programs nor the processes they had started.
+    ///
+    /// # Errors
+    /// The store's own trouble; what was recovered before stays so, and it can be called again.
+    pub async fn recover(&self) -> Result<usize, StoreError> {
+        let node = &self.0.node;
+        let mut total = 0;
+        loop {
+            let recovered = node.store.recover(node.id, RECOVER_BATCH).await?;
+            for job in &recovered {
+                log_recovery(node, job).await;
+                node.waiters.wake(job.id);
+            }
+            total += recovered.len();
+            if recovered.len() < RECOVER_BATCH {
+                node.recovered.store(true, Ordering::SeqCst);
+                return Ok(total);
+            }
+        }
+    }
+
+    /// Starts to take and run jobs with `runner`. Recovers first if that has not been done. Call it in a runtime.
+    ///
+    /// # Errors
+    /// The store's own trouble, or the engine was started or stopped before (`Closed`).
+    pub async fn start(&self, runner: Arc<dyn Runner>) -> Result<(), StoreError> {
+        let node = &self.0.node;
+        if node.stage() != Stage::Open || node.runner.set(Arc::clone(&runner)).is_err() {
+            return Err(StoreError::new(StoreErrorKind::Closed, "the engine can be started once"));
+        }
+        if !node.recovered.load(Ordering::SeqCst) {
+            self.recover().await?;
+        }
+        let offers = runner.offers();
+        let specs = Arc::clone(&offers.borrow());
+        node.catalogue_put(&specs).await?;
+        for queue in node.store.queues().await?.into_iter().filter(|queue| queue.paused) {
+            drop(node.local.pause(&queue.name));
+        }
+        let slots = runner.slots();
+        node.local.set_slots(slots);
+        node.board.set_slots(slots);
+        runner.attach(&self.client());
+
+        let mut tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        node.advance(Stage::Working);
+        for slot in 0..slots {
+            tasks.slots.push(tokio::spawn(attempt::slot(Arc::clone(node), Arc::clone(&runner), slot)));
+        }
+        tasks.dispatcher = Some(tokio::spawn(dispatch::dispatch(Arc::clone(node), offers)));
+        tasks.servants.push(tokio::spawn(settle::settle_all(Arc::clone(node))));
+        tasks.servants.push(tokio::spawn(watcher::watch(Arc::clone(node))));
+        tasks.servants.push(tokio::spawn(retention::expire_all(Arc::clone(node))));
+        tasks.servants.push(tokio::spawn(retention::prune_all(Arc::clone(node))));
+        Ok(())
+    }
+
+    /// Stops: takes no more jobs at once, gives back those that have not started, lets the running ones finish for
+    /// `grace`, then ends them uncounted, writes everything down and closes the runner. Returns in bound: `grace`, plus
+    /// the runner's own kill grace, plus a few seconds. Another call with a shorter grace hurries it.
+    ///
+    /// A blocking Rust handler can't be ended: it is left behind at that bound, and its job is recovered by the next start.
+    pub async fn stop(&self, grace: Duration) -> StopReport {
+        let inner = &self.0;
+        inner.shutdown.stop(&inner.node, &inner.tasks, grace).await
+    }
+
+    /// Closes the store and lets go of its lock. Call it after `stop`: nothing is written afterwards.
+    pub async fn close(&self) {
+        self.0.node.advance(Stage::Stopped);
+        self.0.home.close().await;
+    }
+}
+
+/// A lease that was ended, in the log.
+async fn log_recovery(node: &Node, job: &Recovered) {
+    let Ok(Some(row)) = node.store.get(job.id).await else { return };
+    let who = Who::of_row(&row);
+    let step = who.step(Action::Recover, job.life.state, job.attempt);
+    node.journal.step(&Step { error: Some(job.cause.as_str()), ..step });
+}

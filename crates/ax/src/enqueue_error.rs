@@ -1,0 +1,94 @@
+//! Why jobs could not be stored: one variant for each thing that a caller does differently.
+
+use std::fmt;
+
+use ax_model::store::{EnqueueRefusal, StoreError};
+use ax_model::{Invalid, JobId, State};
+
+/// Nothing of the batch was stored. `index` counts the batch's jobs from 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EnqueueError {
+    /// A field is wrong.
+    Invalid {
+        /// Which job.
+        index: usize,
+        /// Which field, and what would be right.
+        invalid: Invalid,
+    },
+    /// No worker has ever offered the task.
+    UnknownTask {
+        /// Which job.
+        index: usize,
+        /// The name that was asked for.
+        task: String,
+        /// Names that were probably meant, best first.
+        nearest: Vec<String>,
+    },
+    /// The key has a job with other content.
+    KeyConflict {
+        /// Which job.
+        index: usize,
+        /// The job that has the key.
+        existing: JobId,
+    },
+    /// The id is another job's.
+    IdConflict {
+        /// Which job.
+        index: usize,
+    },
+    /// The key's job can't be replaced or rescheduled any more.
+    TooLate {
+        /// Which job.
+        index: usize,
+        /// The job that has the key.
+        existing: JobId,
+        /// Where it stands.
+        state: State,
+    },
+    /// More jobs than one request may have.
+    TooMany {
+        /// How many there were.
+        count: usize,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// The store's own trouble.
+    Store(StoreError),
+}
+
+impl From<EnqueueRefusal> for EnqueueError {
+    fn from(refusal: EnqueueRefusal) -> EnqueueError {
+        match refusal {
+            EnqueueRefusal::KeyConflict { index, existing } => EnqueueError::KeyConflict { index, existing },
+            EnqueueRefusal::IdConflict { index } => EnqueueError::IdConflict { index },
+            EnqueueRefusal::TooLate { index, existing, state } => EnqueueError::TooLate { index, existing, state },
+        }
+    }
+}
+
+impl fmt::Display for EnqueueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EnqueueError::Invalid { invalid, .. } => invalid.fmt(f),
+            EnqueueError::UnknownTask { task, nearest, .. } if nearest.is_empty() => {
+                write!(f, "no worker has ever offered a task named {task:?}")
+            }
+            EnqueueError::UnknownTask { task, nearest, .. } => {
+                write!(f, "no worker has ever offered a task named {task:?}; did you mean {}?", nearest.join(", "))
+            }
+            EnqueueError::KeyConflict { existing, .. } => {
+                write!(f, "the key belongs to job {existing}, which has other content")
+            }
+            EnqueueError::IdConflict { .. } => f.write_str("the id is another job's"),
+            EnqueueError::TooLate { existing, state, .. } => {
+                write!(f, "the key's job {existing} is {state}: it can't be replaced or rescheduled any more")
+            }
+            EnqueueError::TooMany { count, limit } => {
+                write!(f, "{count} jobs in one request, the limit is {limit}; send them in parts")
+            }
+            EnqueueError::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for EnqueueError {}

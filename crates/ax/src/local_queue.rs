@@ -1,0 +1,183 @@
+//! The jobs that this node has claimed and not started: few, ordered by rank, given back when they can't run soon.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ax_model::JobId;
+use ax_model::priority::{Ageing, Head, Rank};
+use ax_model::store::Claimed;
+use ax_model::time::Timestamp;
+use tokio::sync::Notify;
+
+/// Between the dispatcher, which fills it, and the slots, which empty it.
+#[derive(Debug, Default)]
+pub(crate) struct LocalQueue {
+    inner: Mutex<Inner>,
+    /// How many jobs are to wait here beyond one for each free slot.
+    target: AtomicUsize,
+    /// Slots wait here for jobs.
+    work: Notify,
+    /// The dispatcher waits here for room.
+    room: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    jobs: BTreeMap<Rank, Claimed>,
+    slots: usize,
+    /// Jobs that slots have taken and not reported as done.
+    out: usize,
+    paused: HashSet<String>,
+    closed: bool,
+}
+
+impl Inner {
+    /// How many more jobs to claim. Nothing until half of them are gone, so that claims come in batches; but a free slot
+    /// never waits for that.
+    fn wanted(&self, target: usize) -> usize {
+        let free = self.slots.saturating_sub(self.out);
+        let (want, have) = (free + target.max(1), self.jobs.len());
+        if !self.closed && (have < free || have * 2 <= want) { want.saturating_sub(have) } else { 0 }
+    }
+
+    /// Takes out the jobs that `which` picks.
+    fn take_if(&mut self, which: impl Fn(&Claimed) -> bool) -> Vec<Claimed> {
+        self.jobs.extract_if(.., |_, job| which(job)).map(|(_, job)| job).collect()
+    }
+}
+
+impl LocalQueue {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says how many slots will take jobs.
+    pub(crate) fn set_slots(&self, slots: usize) {
+        self.lock().slots = slots;
+    }
+
+    /// How many jobs to claim now.
+    pub(crate) fn wanted(&self, target: usize) -> usize {
+        self.target.store(target, Ordering::Relaxed);
+        self.lock().wanted(target)
+    }
+
+    /// Waits until `wanted` may have changed.
+    pub(crate) async fn room(&self) {
+        self.room.notified().await;
+    }
+
+    /// Jobs that wait here.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().jobs.len()
+    }
+
+    /// Slots that have a job.
+    pub(crate) fn busy(&self) -> usize {
+        self.lock().out
+    }
+
+    /// Takes in claimed jobs. Returns those of paused queues, or all after `close`: they must be given back.
+    #[must_use]
+    pub(crate) fn push(&self, jobs: Vec<Claimed>, ageing: &Ageing, now: Timestamp) -> Vec<Claimed> {
+        let mut refused = vec![];
+        let mut inner = self.lock();
+        for job in jobs {
+            if inner.closed || inner.paused.contains(&*job.queue) {
+                refused.push(job);
+                continue;
+            }
+            let head = Head { priority: job.priority, due: job.due, seq: job.attempt.seq };
+            inner.jobs.insert(head.rank(ageing, now), job);
+        }
+        let wake = inner.jobs.len().min(inner.slots.saturating_sub(inner.out));
+        drop(inner);
+        for _ in 0..wake {
+            self.work.notify_one();
+        }
+        refused
+    }
+
+    /// The next job, for a slot; `None` after `close`. The slot says `done` when it is through with it.
+    pub(crate) async fn next(&self) -> Option<Claimed> {
+        loop {
+            let arrival = self.work.notified();
+            {
+                let mut inner = self.lock();
+                if let Some((_, job)) = inner.jobs.pop_first() {
+                    inner.out += 1;
+                    // `Notify` keeps a single permit, so whoever takes one passes the word on.
+                    if !inner.jobs.is_empty() && inner.out < inner.slots {
+                        self.work.notify_one();
+                    }
+                    self.tell_dispatcher(&inner);
+                    return Some(job);
+                }
+                if inner.closed {
+                    return None;
+                }
+            }
+            arrival.await;
+        }
+    }
+
+    /// A slot is through with the job it took.
+    pub(crate) fn done(&self) {
+        let mut inner = self.lock();
+        inner.out -= 1;
+        self.tell_dispatcher(&inner);
+    }
+
+    fn tell_dispatcher(&self, inner: &Inner) {
+        if inner.wanted(self.target.load(Ordering::Relaxed)) > 0 {
+            self.room.notify_one();
+        }
+    }
+
+    /// Takes one job out.
+    pub(crate) fn take(&self, id: JobId) -> Option<Claimed> {
+        let taken = self.lock().take_if(|job| job.attempt.id == id).pop();
+        self.room.notify_one();
+        taken
+    }
+
+    /// Lets no job of `queue` in any more, and takes out those that wait.
+    pub(crate) fn pause(&self, queue: &str) -> Vec<Claimed> {
+        let mut inner = self.lock();
+        inner.paused.insert(queue.to_owned());
+        let taken = inner.take_if(|job| &*job.queue == queue);
+        drop(inner);
+        self.room.notify_one();
+        taken
+    }
+
+    /// Lets jobs of `queue` in again.
+    pub(crate) fn resume(&self, queue: &str) {
+        self.lock().paused.remove(queue);
+    }
+
+    /// Takes out the last in rank when far more wait than `target`: the slots have become slower.
+    pub(crate) fn take_surplus(&self, target: usize) -> Vec<Claimed> {
+        let mut inner = self.lock();
+        let keep = inner.slots.saturating_sub(inner.out) + target;
+        let mut taken = vec![];
+        if inner.jobs.len() > 2 * keep + 1 {
+            while inner.jobs.len() > keep {
+                taken.extend(inner.jobs.pop_last().map(|(_, job)| job));
+            }
+        }
+        taken
+    }
+
+    /// Lets nothing in any more and takes out everything; slots that wait are told that there is no next job.
+    pub(crate) fn close(&self) -> Vec<Claimed> {
+        let mut inner = self.lock();
+        inner.closed = true;
+        let taken = inner.take_if(|_| true);
+        drop(inner);
+        self.work.notify_waiters();
+        self.room.notify_one();
+        taken
+    }
+}

@@ -1,0 +1,259 @@
+//! What became of attempts, written in natural batches: one `apply` at a time, and everything that came meanwhile goes
+//! into the next.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ax_model::lifecycle::Fence;
+use ax_model::store::{Act, Applied, AttemptRef, StoreError, Target};
+use ax_model::{Cause, ErrorInfo, Event, OnCrash, Progress, Refusal, State, Timestamp};
+use tokio::sync::Notify;
+
+use crate::health::Backoff;
+use crate::journal::{Action, Step, Who};
+use crate::node::{Node, Stage};
+
+/// Slots take no new jobs while more than this is unsettled. Counted in acts; a large result counts as several.
+const MOST_UNSETTLED: usize = 2000;
+/// Bytes of result that weigh as much as one act.
+const BYTES_PER_WEIGHT: usize = 16 * 1024;
+/// Most acts in one `apply`.
+const MOST_IN_BATCH: usize = 1000;
+
+/// One attempt's end (or late start), to be written.
+#[derive(Debug)]
+pub(crate) struct Completion {
+    who: Who,
+    attempt: AttemptRef,
+    event: Event,
+    on_crash: OnCrash,
+    run_us: Option<u64>,
+    progress: Option<Progress>,
+}
+
+impl Completion {
+    pub(crate) fn new(who: Who, attempt: AttemptRef, event: Event) -> Completion {
+        Completion { who, attempt, event, on_crash: OnCrash::Retry, run_us: None, progress: None }
+    }
+
+    /// With what is only known of an attempt that had a slot.
+    pub(crate) fn of_run(self, on_crash: OnCrash, run_us: Option<u64>, progress: Option<Progress>) -> Completion {
+        Completion { on_crash, run_us, progress, ..self }
+    }
+
+    fn weight(&self) -> usize {
+        match &self.event {
+            Event::Succeeded { result, .. } => 1 + result.len() / BYTES_PER_WEIGHT,
+            _ => 1,
+        }
+    }
+}
+
+/// Where completions gather.
+#[derive(Debug, Default)]
+pub(crate) struct Settler {
+    arrived: Mutex<Vec<Completion>>,
+    /// Weight of everything that has arrived and is not answered.
+    unsettled: AtomicUsize,
+    arrival: Notify,
+    relief: Notify,
+}
+
+impl Settler {
+    pub(crate) fn push(&self, completion: Completion) {
+        self.unsettled.fetch_add(completion.weight(), Ordering::SeqCst);
+        self.arrived.lock().unwrap_or_else(PoisonError::into_inner).push(completion);
+        self.arrival.notify_one();
+    }
+
+    /// Waits until there is room for more.
+    pub(crate) async fn room(&self) {
+        self.below(MOST_UNSETTLED).await;
+    }
+
+    /// Waits until everything is answered.
+    pub(crate) async fn idle(&self) {
+        self.below(1).await;
+    }
+
+    /// How much is not answered.
+    pub(crate) fn unsettled(&self) -> usize {
+        self.unsettled.load(Ordering::SeqCst)
+    }
+
+    async fn below(&self, limit: usize) {
+        while self.unsettled.load(Ordering::SeqCst) >= limit {
+            let relief = self.relief.notified();
+            if self.unsettled.load(Ordering::SeqCst) < limit {
+                return;
+            }
+            relief.await;
+        }
+    }
+
+    async fn next_batch(&self) -> Vec<Completion> {
+        loop {
+            {
+                let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
+                if arrived.len() <= MOST_IN_BATCH {
+                    if !arrived.is_empty() {
+                        return std::mem::take(&mut *arrived);
+                    }
+                } else {
+                    return arrived.drain(..MOST_IN_BATCH).collect();
+                }
+            }
+            self.arrival.notified().await;
+        }
+    }
+
+    fn answered(&self, weight: usize) {
+        self.unsettled.fetch_sub(weight, Ordering::SeqCst);
+        self.relief.notify_waiters();
+    }
+}
+
+/// Writes completions until it is aborted.
+pub(crate) async fn settle_all(node: Arc<Node>) {
+    loop {
+        let batch = node.settler.next_batch().await;
+        let weight = batch.iter().map(Completion::weight).sum();
+        settle(&node, batch).await;
+        node.settler.answered(weight);
+    }
+}
+
+/// Writes one batch. A store in passing trouble is asked again for ever: only its answer, or the next start, ends a lease.
+async fn settle(node: &Node, batch: Vec<Completion>) {
+    node.failpoint("settle");
+    tell_progress(node, &batch).await;
+    let mut backoff = Backoff::new();
+    let mut repeated = false;
+    loop {
+        let act =
+            |c: &Completion| Act { target: Target::Attempt(c.attempt), event: c.event.clone(), chance: node.draw() };
+        match node.store.apply(batch.iter().map(act).collect()).await {
+            Ok(answers) => {
+                node.failpoint("settled");
+                node.troubles.clear();
+                for (completion, answer) in batch.into_iter().zip(answers) {
+                    settled(node, completion, answer, repeated);
+                }
+                return;
+            }
+            Err(error) if error.is_temporary() => {
+                node.troubles.report(&node.timer, "settle", &error);
+                repeated = true;
+                node.timer.sleep(backoff.next()).await;
+            }
+            Err(error) => return give_up(node, &batch, &error),
+        }
+    }
+}
+
+fn give_up(node: &Node, batch: &[Completion], error: &StoreError) {
+    node.troubles.report(&node.timer, "settle", error);
+    tracing::error!(attempts = batch.len(), %error, "ends of attempts could not be stored; the next start closes them");
+}
+
+/// The last word of finished attempts on their progress. A loss here harms nothing.
+async fn tell_progress(node: &Node, batch: &[Completion]) {
+    let notes: Vec<_> = batch.iter().filter_map(|c| c.progress.clone().map(|p| (c.attempt, p))).collect();
+    if !notes.is_empty()
+        && let Err(error) = node.store.note_progress(notes).await
+    {
+        node.troubles.report(&node.timer, "progress", &error);
+    }
+}
+
+fn settled(node: &Node, completion: Completion, answer: Result<Applied, Refusal>, repeated: bool) {
+    let late_start = matches!(completion.event, Event::Started { .. });
+    match answer {
+        Ok(_) if late_start => {}
+        Ok(applied) => accepted(node, &completion, &applied),
+        // The start is on disk, so "never began" must be said in the words for an attempt that did.
+        Err(Refusal::WrongState(State::Running)) if matches!(completion.event, Event::HandedBack { .. }) => {
+            let event = unstarted(completion.attempt.fence, completion.on_crash, node.timer.now());
+            node.settler.push(Completion { event, ..completion });
+        }
+        // An earlier try was written, and its answer was lost: by its token, this is our own doing.
+        Err(Refusal::Lost) if repeated => node.waiters.wake(completion.who.id),
+        Err(refusal) => refused(node, &completion, refusal),
+    }
+}
+
+/// What ends an attempt whose start is on disk although its function never got its arguments.
+pub(crate) fn unstarted(fence: Fence, on_crash: OnCrash, started_at: Timestamp) -> Event {
+    let message = "the attempt ended before its function got its arguments";
+    match on_crash {
+        OnCrash::Retry => {
+            Event::Interrupted { fence, started_at, error: ErrorInfo::new(Cause::Interrupted, "not started", message) }
+        }
+        // An interruption would hold the job for a person to judge; but here nothing is in doubt.
+        OnCrash::Hold => Event::Failed {
+            fence,
+            started_at,
+            failure: ax_model::lifecycle::Failure::Error,
+            error: ErrorInfo::new(Cause::Error, "not started", message),
+            after_ms: Some(1000),
+        },
+    }
+}
+
+fn accepted(node: &Node, completion: &Completion, applied: &Applied) {
+    let status = applied.life.state;
+    let action = match (&completion.event, status) {
+        (Event::Succeeded { .. }, _) => Action::Finish,
+        (_, State::Cancelled) => Action::Cancel,
+        (_, State::Dead | State::Held) => Action::Fail,
+        (Event::HandedBack { .. }, _) => Action::HandBack,
+        (Event::Interrupted { .. }, _) => Action::Interrupt,
+        _ => Action::Retry,
+    };
+    let error = match &completion.event {
+        Event::Failed { error, .. } | Event::Interrupted { error, .. } => Some(error_line(error)),
+        _ => None,
+    };
+    count(node, &completion.event);
+    let step = completion.who.step(action, status, completion.attempt.fence.attempt);
+    node.journal.step(&Step { cost_us: completion.run_us, error: error.as_deref(), ..step });
+    if !status.is_active() && !status.is_waiting() {
+        node.waiters.wake(applied.id);
+    }
+}
+
+/// For the report of a stop.
+fn count(node: &Node, event: &Event) {
+    if node.stage() >= Stage::Draining {
+        let counter = match event {
+            Event::HandedBack { .. } => &node.tally.handed_back,
+            Event::Interrupted { .. } => &node.tally.interrupted,
+            _ => &node.tally.finished,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The attempt had lost its right to speak. If it still runs, it must end: another may have its job.
+fn refused(node: &Node, completion: &Completion, refusal: Refusal) {
+    let id = completion.who.id;
+    if let Some(live) = node.board.find(id).filter(|live| live.attempt == completion.attempt) {
+        live.stop(crate::runner::StopReason::Shutdown);
+    }
+    tracing::warn!(task_id = %id, attempt = completion.attempt.fence.attempt, ?refusal, "a late word was refused");
+    let status = match refusal {
+        Refusal::Final(state) | Refusal::WrongState(state) => state,
+        _ => State::Pending,
+    };
+    let step = completion.who.step(Action::Refuse, status, completion.attempt.fence.attempt);
+    node.journal.step(&Step { error: Some("lease lost"), ..step });
+    node.waiters.wake(id);
+}
+
+/// Type and first line, for the log.
+pub(crate) fn error_line(error: &ErrorInfo) -> String {
+    let first = error.message.lines().next().unwrap_or_default();
+    let mut line = format!("{}: {first}", error.kind);
+    crate::attempt::cut(&mut line, 500);
+    line
+}
