@@ -2,12 +2,17 @@
 //!
 //! Never shipped; a dev-dependency only. Knows `ax-model` and nothing else of rea.
 
+mod bystanders;
+pub mod cases;
 pub mod clock;
+pub mod harness;
 mod memory_claim;
 mod memory_model;
 mod memory_read;
 pub mod memory_store;
+pub mod random;
 pub mod waiting;
 
 pub use clock::HandClock;
+pub use harness::Subject;
 pub use memory_store::MemoryStore;

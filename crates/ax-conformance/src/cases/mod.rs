@@ -1,0 +1,168 @@
+//! The cases, by what they are about, and the one table of them. A case that is not in the table is dead code.
+
+use crate::harness::{Harness, Open, run_case};
+
+/// Writes the table, and the macro that makes a test of each of its rows.
+macro_rules! table {
+    ($d:tt $($module:ident { $($case:ident)+ })+) => {
+        $(mod $module;)+
+
+        /// Every case by its name.
+        const CASES: &[(&str, fn(&mut Harness))] =
+            &[$($((concat!(stringify!($module), "::", stringify!($case)), $module::$case)),+),+];
+
+        /// Makes each case a `#[test]` of its own: `ax_conformance::suite!(open);`, where `open` is a function from the
+        /// clock (`Arc<HandClock>`) to an empty store (`Box<dyn Subject>`).
+        #[macro_export]
+        macro_rules! suite {
+            ($d open:ident) => {
+                $(mod $module {
+                    $(#[test]
+                    fn $case() {
+                        $d crate::cases::run(concat!(stringify!($module), "::", stringify!($case)), &super::$d open);
+                    })+
+                })+
+
+                mod random_histories {
+                    #[test]
+                    fn the_store_and_the_memory_model_agree_on_random_histories() {
+                        $d crate::random::run(&super::$d open);
+                    }
+                }
+            };
+        }
+    };
+}
+
+/// Runs the case of this name.
+///
+/// # Panics
+/// When the store does not do what the case demands, or there is no such case.
+pub fn run(name: &str, open: &Open) {
+    let (_, case) = CASES.iter().find(|(n, _)| *n == name).expect("a case of that name");
+    run_case(*case, open);
+}
+
+table! { $
+    life_cycle {
+        every_event_in_every_state_does_what_decide_says
+        a_claimed_row_is_what_decide_makes_of_it
+        a_batch_of_events_is_applied_in_order_and_a_refusal_harms_no_other
+        unknown_ids_are_none_or_not_found
+        a_handed_back_attempts_number_is_given_out_again
+        result_and_error_texts_are_kept
+        the_past_is_told_oldest_first
+        progress_is_noted_for_the_current_attempt_only
+        a_held_job_waits_for_a_person
+    }
+    enqueueing {
+        what_is_stored_is_what_was_asked
+        a_batch_is_stored_whole_or_not_at_all
+        clients_may_choose_ids
+        ten_thousand_jobs_in_one_batch
+        c115_every_text_comes_back_as_it_was
+        the_catalogue_keeps_the_newest_word_of_each_task
+        what_was_acknowledged_is_there_after_a_restart
+    }
+    keys {
+        keep_answers_with_the_job_that_is_there
+        replace_changes_a_waiting_job_and_keeps_its_name
+        reschedule_moves_a_waiting_job
+        an_attempt_makes_it_too_late_to_replace_or_reschedule
+        a_key_lives_as_long_as_its_job_and_its_window
+        a_key_belongs_to_its_task
+        keys_of_one_batch_see_each_other_in_order
+        a_refused_batch_takes_back_what_it_rescheduled
+        a_retry_is_refused_while_another_live_job_has_the_key
+        a_retried_job_takes_its_key_again
+        c097_of_a_hundred_concurrent_enqueues_one_creates
+        c098_other_content_is_a_conflict_and_other_key_order_is_not
+        c099_a_dead_jobs_key_is_free_after_its_window
+    }
+    claiming {
+        only_offered_tasks_are_taken_up_to_the_limit
+        the_order_is_band_then_priority_then_due_time_then_enqueue
+        every_fourth_claim_goes_to_the_most_overdue_aged_job
+        nothing_is_taken_before_its_time
+        c010_a_planned_job_is_handed_out_once
+        c050_far_dates_never_fire_early
+        c055_a_clock_that_jumps_ahead_and_back_fires_nothing_twice
+        tokens_come_from_the_seed_and_differ
+        a_start_is_written_first_where_it_matters
+        concurrent_claims_share_no_job
+        a_blocked_head_does_not_block_others
+    }
+    queues {
+        a_paused_queue_gives_nothing_and_resumes_whole
+        c102_retry_while_paused_then_resume_loses_none
+        c103_nothing_falls_due_into_a_paused_queue
+        c104_a_pause_outlives_a_restart
+        a_limit_counts_dispatched_and_running
+        c060_a_cancel_frees_the_slot
+        c023_a_death_frees_the_slot
+        a_lowered_limit_lets_running_jobs_be
+        settings_are_told_and_kept
+    }
+    parking {
+        woken_by_an_enqueue
+        woken_by_the_due_time
+        woken_by_a_resume
+        woken_by_a_freed_slot
+        woken_by_a_raised_limit
+        woken_by_a_retry
+        woken_by_a_hand_back
+        woken_by_a_recovery
+        not_woken_by_what_it_did_not_ask_for
+        several_wait_in_order_of_arrival
+        a_dropped_wait_takes_nothing
+        an_answer_that_no_one_takes_is_handed_back
+    }
+    leases {
+        c012_a_sweep_that_comes_late_changes_nothing
+        c015_an_old_attempts_word_is_refused_under_a_new_lease
+        a_fence_must_name_both_number_and_token
+        an_attempt_of_another_job_is_lost
+        c022_two_thousand_lost_leases_are_recovered
+        c027_a_restarted_node_is_another_node
+        c029_a_claim_that_never_started_costs_nothing
+        an_interruption_costs_no_attempt_but_has_its_own_limit
+        recovery_holds_what_must_not_run_twice
+        recovery_cancels_what_was_to_be_cancelled
+        recovery_stops_at_its_limit_and_spares_the_living
+        leases_outlive_a_restart_of_the_store
+    }
+    cancelling {
+        c118_cancel_ends_a_waiting_job_and_asks_a_running_one
+        c118_a_cancel_after_the_claim_ends_with_the_hand_back
+        c119_a_result_that_was_there_first_wins
+        c119_cancel_and_finish_at_once_give_one_end_state
+        a_failure_of_a_job_to_be_cancelled_is_its_last
+        cancelling_twice_or_too_late
+    }
+    keeping {
+        what_did_not_start_in_time_is_dead
+        a_started_job_does_not_expire
+        expiry_stops_at_its_limit
+        prune_deletes_old_final_jobs_only
+        prune_spares_jobs_whose_key_lives
+        prune_goes_on_where_it_stopped
+        a_pruned_row_number_is_not_used_again
+    }
+    listing {
+        every_filter_finds_its_jobs
+        filters_are_joined_by_and
+        lists_leave_out_arguments_and_results
+        c112_a_walk_sees_every_job_once_while_states_change
+        c113_the_last_page_says_so
+        c115_names_in_any_script_are_found
+        c125_what_looks_like_sql_is_only_text
+        an_ancestor_is_found_with_its_descendants
+        counts_of_days_and_of_all_time
+        queues_are_told_with_their_counts
+    }
+}
+
+/// The jobs of one task: what a case calls its own.
+fn of_task(task: &str) -> ax_model::store::Filter {
+    ax_model::store::Filter { task: Some(task.to_owned()), ..ax_model::store::Filter::default() }
+}

@@ -1,0 +1,410 @@
+//! What a case works with: a store that is not empty, a clock in hand, and checks that go on behind its back.
+//!
+//! Before each case jobs in every state are put into the store; after it none of them may have changed, the store must
+//! find itself sound, its counts must be those of its rows, and every lease that is over must be refused.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ax_model::job::Job;
+use ax_model::lifecycle::{Failure, Fence, Note};
+use ax_model::limits::Limits;
+use ax_model::store::{
+    Act, Applied, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, HistoryEntry,
+    Page, Queue, QueueChange, Recovered, Reply, Store, Target,
+};
+use ax_model::{
+    Cause, Chance, Clock, ErrorInfo, Event, JobId, JobRequest, NewJob, NodeId, Refusal, State, TaskSpec, Timestamp,
+    decide,
+};
+
+use crate::bystanders::Bystander;
+use crate::clock::HandClock;
+use crate::waiting::{block_on, block_on_for};
+
+/// A store under test, and how to come back to it.
+pub trait Subject {
+    /// The open store.
+    fn store(&self) -> &Arc<dyn Store>;
+
+    /// Closes the store and opens it again with the content that it had.
+    fn reopen(&mut self);
+}
+
+/// Opens an empty store that goes by `clock`, with the default `Ageing`.
+pub type Open = dyn Fn(Arc<HandClock>) -> Box<dyn Subject>;
+
+/// When every case begins: 2023-11-14T22:13:20Z.
+pub const START: Timestamp = Timestamp(1_700_000_000_000_000);
+/// The node that cases claim for, unless they say otherwise.
+pub const NODE: NodeId = NodeId(1);
+/// A node that never goes: it holds the leases of bystanders, so cases name it in `recover`.
+pub const LIVE: NodeId = NodeId(0xFFFF_FFFF_FFFF_FFFE);
+/// How long a case waits for what must happen at once; generous, because the machine may be busy.
+const SOON: Duration = Duration::from_secs(10);
+/// How long a case watches that something does not happen.
+const A_WHILE: Duration = Duration::from_millis(25);
+
+/// The store of one case, its clock, and the memory of what the case has seen.
+pub struct Harness {
+    /// The clock that the store goes by.
+    pub clock: Arc<HandClock>,
+    subject: Box<dyn Subject>,
+    chance: Chance,
+    /// Every attempt that was ever handed out.
+    seen: Vec<AttemptRef>,
+    bystanders: Vec<Bystander>,
+}
+
+/// Runs one case on a fresh store.
+pub fn run_case(case: fn(&mut Harness), open: &Open) {
+    let mut harness = Harness::open(open);
+    harness.bystanders = crate::bystanders::seed(&mut harness);
+    case(&mut harness);
+    crate::bystanders::check(&harness, &harness.bystanders);
+    harness.replay_old_leases();
+    harness.check_sound();
+}
+
+impl Harness {
+    fn open(open: &Open) -> Harness {
+        let clock = Arc::new(HandClock::new(START));
+        let subject = open(Arc::clone(&clock));
+        Harness { clock, subject, chance: Chance::new(1), seen: vec![], bystanders: vec![] }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &dyn Store {
+        self.subject.store().as_ref()
+    }
+
+    /// The store for another thread; give it up before `reopen`.
+    pub fn shared(&self) -> Arc<dyn Store> {
+        Arc::clone(self.subject.store())
+    }
+
+    /// Closes the store and opens it again.
+    pub fn reopen(&mut self) {
+        self.subject.reopen();
+    }
+
+    /// The clock's now.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// A number that is another one each time.
+    pub fn draw(&mut self) -> u64 {
+        self.chance.next_u64()
+    }
+
+    /// An id that no job has.
+    pub fn new_id(&mut self) -> JobId {
+        JobId::new(self.now(), &mut self.chance)
+    }
+
+    /// The request with its defaults filled in.
+    pub fn resolve(&mut self, request: JobRequest) -> NewJob {
+        let now = self.now();
+        request.resolve(&TaskSpec::default(), &Limits::default(), now, &mut self.chance).expect("a valid request")
+    }
+
+    /// Enqueues the requests in one batch.
+    pub fn enqueue(&mut self, requests: Vec<JobRequest>) -> Result<Vec<Enqueued>, EnqueueRefusal> {
+        let jobs = requests.into_iter().map(|request| self.resolve(request)).collect();
+        done(self.store().enqueue(jobs))
+    }
+
+    /// Enqueues one request that must make a new job.
+    pub fn add(&mut self, request: JobRequest) -> JobId {
+        self.add_all(vec![request])[0]
+    }
+
+    /// Enqueues requests that must all make new jobs.
+    pub fn add_all(&mut self, requests: Vec<JobRequest>) -> Vec<JobId> {
+        let answers = self.enqueue(requests).expect("should be accepted");
+        assert!(answers.iter().all(|a| a.created), "{answers:?}");
+        answers.iter().map(|a| a.id).collect()
+    }
+
+    /// What a claim of `node` would ask.
+    pub fn ask(&mut self, node: NodeId, tasks: &[&str], limit: usize) -> ClaimRequest {
+        let offers = tasks.iter().map(|t| (*t).to_owned()).collect();
+        ClaimRequest { node, offers, limit, park: false, seed: self.draw() }
+    }
+
+    /// Claims for `node`.
+    pub fn claim_as(&mut self, node: NodeId, tasks: &[&str], limit: usize) -> Vec<Claimed> {
+        let ask = self.ask(node, tasks, limit);
+        let taken = done(self.store().claim(ask));
+        self.saw(&taken);
+        taken
+    }
+
+    /// Claims for the usual node.
+    pub fn claim(&mut self, tasks: &[&str], limit: usize) -> Vec<Claimed> {
+        self.claim_as(NODE, tasks, limit)
+    }
+
+    /// Claims the one job that must be due.
+    pub fn take(&mut self, task: &str) -> Claimed {
+        self.claim(&[task], 1).pop().expect("a job should be due")
+    }
+
+    /// Ids that a claim gives, in order.
+    pub fn claim_ids(&mut self, tasks: &[&str], limit: usize) -> Vec<JobId> {
+        self.claim(tasks, limit).iter().map(|c| c.attempt.id).collect()
+    }
+
+    /// Remembers attempts, so that their leases are replayed when they are over.
+    pub fn saw(&mut self, taken: &[Claimed]) {
+        self.seen.extend(taken.iter().map(|c| c.attempt));
+    }
+
+    /// Applies one event; what the store answers and saves must be what `decide` says.
+    pub fn apply(&mut self, target: Target, event: Event) -> Result<Applied, Refusal> {
+        let chance = self.draw();
+        let id = match target {
+            Target::Attempt(attempt) => attempt.id,
+            Target::Job(id) => id,
+        };
+        let before = self.get(id);
+        let past = self.history(id);
+        let act = Act { target, event: event.clone(), chance };
+        let answer = done(self.store().apply(vec![act])).pop().expect("one answer an act");
+        let Some(before) = before else {
+            assert!(matches!(answer, Err(Refusal::NotFound | Refusal::Lost)), "{answer:?}");
+            return answer;
+        };
+        let after = self.get(id).expect("an event never deletes");
+        match (decide(&before.spec.policy, &before.life, &event, self.now(), chance), &answer) {
+            (Ok(change), Ok(applied)) => {
+                assert_eq!((applied.id, applied.life), (id, change.life), "the answer to {event:?}");
+                let mut expected = Job { life: change.life, ..before };
+                match change.note {
+                    Note::Keep => {}
+                    Note::Result(result) => (expected.result, expected.last_error) = (Some(result), None),
+                    Note::Error(error) => expected.last_error = Some(error),
+                }
+                assert_eq!(after, expected, "the row after {event:?}");
+                let attempts = |h: &[HistoryEntry]| h.iter().filter(|e| is_attempt(e)).count();
+                let more = attempts(&self.history(id)) - attempts(&past);
+                assert_eq!(more, usize::from(change.ended.is_some()), "history rows of {event:?}");
+            }
+            (Ok(_), Err(Refusal::KeyHeld(_))) => assert_eq!(after, before, "refused, yet changed by {event:?}"),
+            (Err(expected), Err(refusal)) => {
+                assert_eq!(*refusal, expected, "the refusal of {event:?}");
+                assert_eq!(after, before, "refused, yet changed by {event:?}");
+                assert_eq!(self.history(id), past, "refused, yet in the history: {event:?}");
+            }
+            (expected, answer) => panic!("{event:?} on {before:?}: decide says {expected:?}, the store {answer:?}"),
+        }
+        answer
+    }
+
+    /// Applies one event unchecked: for when a parked claim takes the job before anyone can look at it.
+    pub fn send(&mut self, target: Target, event: Event) -> Result<Applied, Refusal> {
+        let act = Act { target, event, chance: self.draw() };
+        done(self.store().apply(vec![act])).pop().expect("one answer an act")
+    }
+
+    /// Applies an event about an attempt.
+    pub fn tell(&mut self, attempt: AttemptRef, event: Event) -> Result<Applied, Refusal> {
+        self.apply(Target::Attempt(attempt), event)
+    }
+
+    /// Applies an event about a job.
+    pub fn ask_of(&mut self, id: JobId, event: Event) -> Result<Applied, Refusal> {
+        self.apply(Target::Job(id), event)
+    }
+
+    /// The attempt begins now.
+    pub fn start(&mut self, attempt: AttemptRef) {
+        let at = self.now();
+        self.tell(attempt, Event::Started { fence: attempt.fence, at }).expect("should start");
+    }
+
+    /// The attempt returns `null`.
+    pub fn succeed(&mut self, attempt: AttemptRef) {
+        let event = succeeded(attempt.fence, self.now());
+        self.tell(attempt, event).expect("should succeed");
+    }
+
+    /// The attempt fails.
+    pub fn fail(&mut self, attempt: AttemptRef, failure: Failure) -> State {
+        let event = failed(attempt.fence, self.now(), failure);
+        self.tell(attempt, event).expect("should fail").life.state
+    }
+
+    /// The job as it is stored.
+    pub fn get(&self, id: JobId) -> Option<Job> {
+        done(self.store().get(id))
+    }
+
+    /// A job that must be there.
+    pub fn job(&self, id: JobId) -> Job {
+        self.get(id).expect("the job should be there")
+    }
+
+    /// Where it stands.
+    pub fn state(&self, id: JobId) -> State {
+        self.job(id).life.state
+    }
+
+    /// Its past.
+    pub fn history(&self, id: JobId) -> Vec<HistoryEntry> {
+        done(self.store().history(id))
+    }
+
+    /// What people did to it, in order.
+    pub fn actions(&self, id: JobId) -> Vec<String> {
+        let action = |entry| match entry {
+            HistoryEntry::Action { what, .. } => Some(what),
+            HistoryEntry::Attempt { .. } => None,
+        };
+        self.history(id).into_iter().filter_map(action).collect()
+    }
+
+    /// Every job that matches, page by page, newest first.
+    pub fn walk(&self, filter: &Filter, page: usize) -> Vec<Job> {
+        let mut jobs = vec![];
+        let mut after: Option<Cursor> = None;
+        loop {
+            let Page { jobs: more, next } = done(self.store().list(filter.clone(), after, page));
+            assert!(more.len() <= page, "a page of {} for a limit of {page}", more.len());
+            jobs.extend(more);
+            after = next;
+            if after.is_none() {
+                return jobs;
+            }
+        }
+    }
+
+    /// The kept counts.
+    pub fn counts(&self) -> Counts {
+        done(self.store().counts())
+    }
+
+    /// Changes a queue's pause switch.
+    pub fn pause(&mut self, name: &str, paused: bool) -> Queue {
+        let change = QueueChange { name: name.to_owned(), paused: Some(paused), concurrency: None };
+        done(self.store().set_queue(change))
+    }
+
+    /// Changes a queue's limit.
+    pub fn limit(&mut self, name: &str, concurrency: Option<u32>) -> Queue {
+        let change = QueueChange { name: name.to_owned(), paused: None, concurrency: Some(concurrency) };
+        done(self.store().set_queue(change))
+    }
+
+    /// Ends the leases of all nodes but the bystanders'.
+    pub fn recover_all(&mut self) -> Vec<Recovered> {
+        let mut all = vec![];
+        loop {
+            let some = done(self.store().recover(LIVE, 100));
+            let last = some.len() < 100;
+            all.extend(some);
+            if last {
+                return all;
+            }
+        }
+    }
+
+    /// What is kept twice agrees: the store's own check, and its counts against a walk over all rows.
+    pub fn check_sound(&self) {
+        assert_eq!(done(self.store().check()), Vec::<String>::new(), "the store's own check");
+        let (jobs, counts, now) = (self.walk(&Filter::default(), 1000), self.counts(), self.now());
+        let mut by_state = [0; 9];
+        jobs.iter().for_each(|job| by_state[job.life.state as usize] += 1);
+        assert_eq!(counts.by_state, by_state, "counts by state");
+        let due = || jobs.iter().filter_map(|job| job.life.claim_at());
+        assert_eq!(counts.ready, due().filter(|at| *at <= now).count() as u64, "ready");
+        assert_eq!(counts.oldest_ready, due().filter(|at| *at <= now).min(), "oldest ready");
+        assert_eq!(counts.next_due, due().filter(|at| *at > now).min(), "next due");
+        for queue in done(self.store().queues()) {
+            let mut by_state = [0; 9];
+            let of_queue = jobs.iter().filter(|job| job.spec.queue == queue.name);
+            of_queue.for_each(|job| by_state[job.life.state as usize] += 1);
+            assert_eq!(queue.by_state, by_state, "counts of queue {}", queue.name);
+        }
+    }
+
+    /// I4: the word of an attempt that has lost its lease changes nothing, whatever it says.
+    pub fn replay_old_leases(&mut self) {
+        let step = self.seen.len() / 200 + 1;
+        for attempt in self.seen.clone().into_iter().step_by(step) {
+            let before = self.get(attempt.id);
+            let lease = before.as_ref().and_then(|job| job.life.lease);
+            if lease.is_some_and(|lease| lease.token == attempt.fence.token) {
+                continue;
+            }
+            let acts = fenced_events(attempt.fence, self.now())
+                .into_iter()
+                .map(|event| Act { target: Target::Attempt(attempt), event, chance: 0 })
+                .collect();
+            for answer in done(self.store().apply(acts)) {
+                assert_eq!(answer, Err(Refusal::Lost), "an old lease of {attempt:?}");
+            }
+            assert_eq!(self.get(attempt.id), before, "changed by an old lease");
+        }
+    }
+
+    /// Waits until `holds`, for what a store may finish doing in its own time.
+    pub fn soon(&mut self, what: &str, mut holds: impl FnMut(&mut Harness) -> bool) {
+        for _ in 0..1000 {
+            if holds(self) {
+                return;
+            }
+            std::thread::sleep(SOON / 1000);
+        }
+        panic!("did not happen: {what}");
+    }
+}
+
+fn is_attempt(entry: &HistoryEntry) -> bool {
+    matches!(entry, HistoryEntry::Attempt { .. })
+}
+
+/// A store's reply, which must not be an error.
+pub fn done<T>(reply: Reply<'_, T>) -> T {
+    block_on(reply).expect("the store should not fail")
+}
+
+/// A reply that must come soon.
+pub fn comes<T>(reply: &mut Reply<'_, T>) -> T {
+    block_on_for(reply, SOON).expect("the reply should have come").expect("the store should not fail")
+}
+
+/// Whether a reply keeps one waiting.
+pub fn waits<T>(reply: &mut Reply<'_, T>) -> bool {
+    block_on_for(reply, A_WHILE).is_none()
+}
+
+/// A return of `null`.
+pub fn succeeded(fence: Fence, started_at: Timestamp) -> Event {
+    Event::Succeeded { fence, started_at, result: "null".to_owned() }
+}
+
+/// A failure with a text.
+pub fn failed(fence: Fence, started_at: Timestamp, failure: Failure) -> Event {
+    let error = ErrorInfo::new(failure.cause(), "Boom", "it broke");
+    Event::Failed { fence, started_at, failure, error, after_ms: None }
+}
+
+/// One event of each kind that speaks about an attempt.
+pub fn fenced_events(fence: Fence, at: Timestamp) -> Vec<Event> {
+    let error = ErrorInfo::new(Cause::Interrupted, "shutdown", "stopped");
+    vec![
+        Event::Started { fence, at },
+        Event::HandedBack { fence },
+        succeeded(fence, at),
+        failed(fence, at, Failure::Error),
+        failed(fence, at, Failure::Fatal),
+        failed(fence, at, Failure::Timeout),
+        failed(fence, at, Failure::Crashed),
+        Event::Stopped { fence, started_at: None },
+        Event::Stopped { fence, started_at: Some(at) },
+        Event::Interrupted { fence, started_at: at, error },
+        Event::NodeGone { fence },
+    ]
+}

@@ -1,0 +1,420 @@
+//! Random histories: the same steps on the memory model and on the store under test, which must agree on every answer.
+//!
+//! A failure prints its seed and its steps. `AX_SEEDS` sets how many seeds are run, `AX_SEED_FROM` the first of them.
+
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ax_model::lifecycle::Failure;
+use ax_model::limits::Limits;
+use ax_model::new_job::IfExists;
+use ax_model::priority::Ageing;
+use ax_model::store::{
+    Act, AttemptRef, ClaimRequest, Claimed, Filter, HistoryEntry, QueueChange, Reply, Store, Target,
+};
+use ax_model::{
+    Cause, Chance, Clock, ErrorInfo, Event, Job, JobId, JobRequest, NewJob, NodeId, OnCrash, Progress, State, TaskSpec,
+    Timestamp,
+};
+
+use crate::clock::{HandClock, lock};
+use crate::harness::{Open, START, Subject, comes, done, failed, succeeded, waits};
+use crate::memory_store::MemoryStore;
+use crate::waiting::block_on_for;
+
+const STEPS: usize = 120;
+const COMPARE_EVERY: usize = 30;
+const TASKS: [&str; 3] = ["random:a", "random:b", "random:c"];
+const QUEUES: [&str; 3] = ["default", "q", "r"];
+const MINUTE_MS: u64 = 60_000;
+
+/// Runs the histories of all seeds.
+///
+/// # Panics
+/// At the first difference.
+pub fn run(open: &Open) {
+    let number = |name: &str, default| {
+        #[allow(clippy::disallowed_methods, reason = "how many seeds a test run covers is set from outside")]
+        std::env::var(name).ok().map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+    };
+    let from: u64 = number("AX_SEED_FROM", 1);
+    for seed in from..from + number("AX_SEEDS", 60) {
+        run_seed(seed, open);
+    }
+}
+
+/// Runs one history.
+///
+/// # Panics
+/// At the first difference.
+pub fn run_seed(seed: u64, open: &Open) {
+    let clock = Arc::new(HandClock::new(START));
+    let model = MemoryStore::new(Arc::clone(&clock) as Arc<dyn Clock>, Ageing::default());
+    let subject = open(Arc::clone(&clock));
+    let told = Told { seed, steps: Mutex::new(vec![]) };
+    let chance = Chance::new(seed);
+    let mut pair = Pair { clock, model, subject, chance, told, ids: vec![], attempts: vec![] };
+    for n in 1..=STEPS {
+        pair.step();
+        if n % COMPARE_EVERY == 0 {
+            pair.compare_all();
+        }
+    }
+}
+
+/// The steps so far; printed when a panic passes through.
+struct Told {
+    seed: u64,
+    steps: Mutex<Vec<String>>,
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let steps = lock(&self.steps);
+            eprintln!("seed {} failed after these steps (AX_SEED_FROM={} AX_SEEDS=1):", self.seed, self.seed);
+            steps.iter().enumerate().for_each(|(n, step)| eprintln!("{n:4} {step}"));
+        }
+    }
+}
+
+/// Two stores that must look the same.
+struct Pair {
+    clock: Arc<HandClock>,
+    model: MemoryStore,
+    subject: Box<dyn Subject>,
+    chance: Chance,
+    told: Told,
+    ids: Vec<JobId>,
+    /// The same attempt in both: their row numbers may differ.
+    attempts: Vec<(AttemptRef, AttemptRef)>,
+}
+
+impl Pair {
+    fn below(&mut self, n: usize) -> usize {
+        usize::try_from(self.chance.next_u64() % n as u64).expect("below n")
+    }
+
+    fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    fn choose<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+
+    fn tell(&self, step: String) {
+        lock(&self.told.steps).push(step);
+    }
+
+    /// Does the same to both; both answers must be the same.
+    fn both<T: Debug + PartialEq>(&self, what: &str, ask: impl for<'a> Fn(&'a dyn Store) -> Reply<'a, T>) -> T {
+        let expected = done(ask(&self.model));
+        let got = done(ask(self.subject.store().as_ref()));
+        assert_eq!(got, expected, "{what}: the store (left), the model (right)");
+        got
+    }
+
+    fn step(&mut self) {
+        match self.below(20) {
+            0..=4 => self.enqueue(),
+            5..=7 => self.claim(),
+            8..=12 => self.apply(),
+            13 => self.park(),
+            14 => self.switch_queue(),
+            15 | 16 => self.move_clock(),
+            17 => self.recover_or_expire(),
+            18 => self.note(),
+            _ if self.one_in(3) => self.reopen(),
+            _ => self.prune(),
+        }
+    }
+
+    fn new_job(&mut self) -> NewJob {
+        let now = self.clock.now();
+        let with_key = self.one_in(3);
+        let request = JobRequest {
+            id: if self.one_in(12) && !self.ids.is_empty() { Some(self.known_id()) } else { None },
+            queue: Some(self.choose(&QUEUES).to_owned()),
+            priority: Some(self.choose(&[1, 3, 5, 5, 8, 10])),
+            run_at: match self.below(4) {
+                0 => Some(now.plus_ms(self.below(120) as u64 * 1_000)),
+                1 => Some(Timestamp(now.0 - self.below(1_000) as i64 * 1_000_000)),
+                _ => None,
+            },
+            timeout_ms: self.choose(&[None, Some(None), Some(Some(5_000))]),
+            max_attempts: Some(self.choose(&[1, 2, 3])),
+            max_interruptions: Some(self.choose(&[1, 2])),
+            retry_base_ms: Some(self.choose(&[0, 1_000, 10_000])),
+            on_crash: Some(self.choose(&[OnCrash::Retry, OnCrash::Retry, OnCrash::Hold])),
+            key: with_key.then(|| self.choose(&["k1", "k2", "k3"]).to_owned()),
+            unique_for_ms: Some(self.choose(&[0, MINUTE_MS, 60 * MINUTE_MS])),
+            if_exists: self.choose(&[IfExists::Keep, IfExists::Keep, IfExists::Replace, IfExists::Reschedule]),
+            tags: (0..self.below(3)).map(|_| self.choose(&["t1", "t2", "t3"]).to_owned()).collect(),
+            root_id: if self.one_in(6) && !self.ids.is_empty() { Some(self.known_id()) } else { None },
+            ..JobRequest::new(self.choose(&TASKS), self.choose(&["[]", "[]", "[1]"]))
+        };
+        let mut job =
+            request.resolve(&TaskSpec::default(), &Limits::default(), now, &mut self.chance).expect("is valid");
+        if self.one_in(4) {
+            job.start_before = Some(job.run_at.plus_ms(1 + self.below(60) as u64 * 1_000));
+        }
+        job
+    }
+
+    fn known_id(&mut self) -> JobId {
+        let recent = self.ids.len().min(30);
+        let back = self.below(recent);
+        self.ids[self.ids.len() - 1 - back]
+    }
+
+    fn enqueue(&mut self) {
+        let n = 1 + self.below(4);
+        let jobs: Vec<NewJob> = (0..n).map(|_| self.new_job()).collect();
+        self.tell(format!("enqueue {jobs:?}"));
+        if let Ok(answers) = self.both("enqueue", |store| store.enqueue(jobs.clone())) {
+            self.ids.extend(answers.iter().filter(|a| a.created).map(|a| a.id));
+        }
+    }
+
+    fn ask(&mut self) -> ClaimRequest {
+        let n = 1 + self.below(TASKS.len());
+        let offers = TASKS[..n].iter().map(|t| (*t).to_owned()).collect();
+        let node = NodeId(1 + self.below(3) as u64);
+        ClaimRequest { node, offers, limit: 1 + self.below(5), park: false, seed: self.chance.next_u64() }
+    }
+
+    fn claim(&mut self) {
+        let ask = self.ask();
+        self.tell(format!("{ask:?}"));
+        let expected = done(self.model.claim(ask.clone()));
+        let got = done(self.subject.store().claim(ask));
+        self.same_claims(expected, got);
+    }
+
+    fn same_claims(&mut self, expected: Vec<Claimed>, got: Vec<Claimed>) {
+        self.attempts.extend(expected.iter().zip(&got).map(|(e, g)| (e.attempt, g.attempt)));
+        let plain = |claims: Vec<Claimed>| -> Vec<Claimed> {
+            claims.into_iter().map(|c| Claimed { attempt: AttemptRef { seq: 0, ..c.attempt }, ..c }).collect()
+        };
+        assert_eq!(plain(got), plain(expected), "claim: the store (left), the model (right)");
+    }
+
+    /// Parks a claim, enqueues, and looks whether that woke it; a claim that still waits is dropped.
+    fn park(&mut self) {
+        let ask = ClaimRequest { park: true, ..self.ask() };
+        self.tell(format!("park {ask:?}"));
+        let (model, store) = (self.model.clone(), Arc::clone(self.subject.store()));
+        let (mut expected, mut got) = (model.claim(ask.clone()), store.claim(ask));
+        self.enqueue();
+        // The model's reply is there at once or not at all.
+        match block_on_for(&mut expected, Duration::ZERO) {
+            None => assert!(waits(&mut got), "the store's parked claim was answered, the model's was not"),
+            Some(expected) => {
+                let got = comes(&mut got);
+                self.same_claims(expected.expect("never fails"), got);
+            }
+        }
+    }
+
+    fn fenced(&mut self, attempt: AttemptRef) -> Event {
+        let (fence, now) = (attempt.fence, self.clock.now());
+        let started_at = Timestamp(now.0 - self.below(10_000) as i64);
+        let error = ErrorInfo::new(Cause::Interrupted, "stop", "stopped \u{0} 'ok'");
+        match self.below(10) {
+            0..=2 => Event::Started { fence, at: now },
+            3 => Event::HandedBack { fence },
+            4 | 5 => succeeded(fence, started_at),
+            6 => Event::Stopped { fence, started_at: self.choose(&[None, Some(started_at)]) },
+            7 => Event::Interrupted { fence, started_at, error },
+            _ => {
+                let failure = self.choose(&[Failure::Error, Failure::Fatal, Failure::Timeout, Failure::Crashed]);
+                failed(fence, started_at, failure)
+            }
+        }
+    }
+
+    /// An act for the model and the same one for the store.
+    fn act(&mut self) -> Option<(Act, Act)> {
+        let chance = self.chance.next_u64();
+        if !self.attempts.is_empty() && !self.one_in(3) {
+            let recent = self.attempts.len().min(12);
+            let back = self.below(recent);
+            let (mine, theirs) = self.attempts[self.attempts.len() - 1 - back];
+            let event = self.fenced(mine);
+            let act = |attempt| Act { target: Target::Attempt(attempt), event: event.clone(), chance };
+            return Some((act(mine), act(theirs)));
+        }
+        if self.ids.is_empty() {
+            return None;
+        }
+        let now = self.clock.now();
+        let event = match self.below(8) {
+            0..=2 => Event::CancelAsked,
+            3..=5 => Event::RetryAsked,
+            6 => Event::SuccessAsked,
+            _ => Event::Rescheduled { run_at: now.plus_ms(self.below(9_000) as u64), start_before: None },
+        };
+        let id = if self.one_in(20) { JobId::new(now, &mut self.chance) } else { self.known_id() };
+        let act = Act { target: Target::Job(id), event, chance };
+        Some((act.clone(), act))
+    }
+
+    fn apply(&mut self) {
+        let n = 1 + self.below(5);
+        let (mine, theirs): (Vec<Act>, Vec<Act>) = (0..n).filter_map(|_| self.act()).unzip();
+        self.tell(format!("apply {mine:?}"));
+        let expected = done(self.model.apply(mine));
+        let got = done(self.subject.store().apply(theirs));
+        assert_eq!(got, expected, "apply: the store (left), the model (right)");
+    }
+
+    fn switch_queue(&mut self) {
+        let change = QueueChange {
+            name: self.choose(&QUEUES).to_owned(),
+            paused: self.choose(&[None, Some(true), Some(false), Some(false)]),
+            concurrency: self.choose(&[None, Some(None), Some(Some(1)), Some(Some(3))]),
+        };
+        self.tell(format!("{change:?}"));
+        self.both("set_queue", |store| store.set_queue(change.clone()));
+    }
+
+    fn move_clock(&mut self) {
+        let now = self.clock.now();
+        let to = match self.below(10) {
+            0..=3 => now.plus_ms(self.below(20_000) as u64),
+            4..=6 => now.plus_ms(self.below(600) as u64 * 1_000),
+            7 => now.plus_ms(self.below(48) as u64 * 60 * MINUTE_MS),
+            _ => Timestamp(now.0 - self.below(7_200) as i64 * 1_000_000),
+        };
+        self.tell(format!("clock {} us", to.0 - now.0));
+        self.clock.set(to);
+    }
+
+    fn recover_or_expire(&mut self) {
+        let keep = NodeId(1 + self.below(3) as u64);
+        let expire = self.one_in(2);
+        self.tell(if expire { "expire".to_owned() } else { format!("recover, keep {keep}") });
+        // The order within a call is the store's own affair, so the whole is compared, not its parts.
+        let all = |store: &dyn Store| {
+            let mut told = vec![];
+            loop {
+                let some: Vec<String> = if expire {
+                    done(store.expire(3)).iter().map(|r| format!("{r:?}")).collect()
+                } else {
+                    done(store.recover(keep, 3)).iter().map(|r| format!("{r:?}")).collect()
+                };
+                let last = some.len() < 3;
+                told.extend(some);
+                if last {
+                    told.sort();
+                    return told;
+                }
+            }
+        };
+        assert_eq!(all(self.subject.store().as_ref()), all(&self.model), "the store (left), the model (right)");
+    }
+
+    fn note(&mut self) {
+        if self.attempts.is_empty() {
+            return;
+        }
+        let (mine, theirs) = self.choose(&self.attempts.clone());
+        let progress =
+            Progress { done: self.below(100) as f64 / 8.0, total: self.choose(&[None, Some(100.0)]), note: None };
+        self.tell(format!("progress of {mine:?}: {progress:?}"));
+        done(self.model.note_progress(vec![(mine, progress.clone())]));
+        done(self.subject.store().note_progress(vec![(theirs, progress)]));
+    }
+
+    fn prune(&mut self) {
+        let cutoff = Timestamp(self.clock.now().0 - self.below(600) as i64 * 1_000_000);
+        let states = [State::Success, State::Dead, State::Cancelled];
+        let cutoffs: Vec<_> = states[..=self.below(3).min(2)].iter().map(|state| (*state, cutoff)).collect();
+        self.tell(format!("prune {cutoffs:?}"));
+        let all = |store: &dyn Store| {
+            let (mut deleted, mut rounds) = (0, 0);
+            while rounds < 2 {
+                let pruned = done(store.prune(cutoffs.clone(), 4));
+                deleted += pruned.deleted;
+                rounds += usize::from(pruned.complete);
+            }
+            deleted
+        };
+        assert_eq!(all(self.subject.store().as_ref()), all(&self.model), "pruned: the store (left), the model (right)");
+    }
+
+    fn reopen(&mut self) {
+        self.tell("reopen".to_owned());
+        self.model = self.model.reopened();
+        self.subject.reopen();
+    }
+
+    /// Everything there is to see.
+    fn compare_all(&mut self) {
+        self.tell("compare".to_owned());
+        for id in &self.ids {
+            let job = |store: &dyn Store| done(store.get(*id)).map(|job| Job { seq: 0, ..job });
+            assert_eq!(
+                job(self.subject.store().as_ref()),
+                job(&self.model),
+                "a job: the store (left), the model (right)"
+            );
+            let past = |store: &dyn Store| {
+                let mut entries: Vec<String> = done(store.history(*id)).iter().map(by_time).collect();
+                // Of several things at one moment, or before a clock that was set back, only the set is certain.
+                entries.sort();
+                entries
+            };
+            assert_eq!(past(self.subject.store().as_ref()), past(&self.model), "the past of {id}");
+        }
+        let sorted = |store: &dyn Store| {
+            let mut counts = done(store.counts());
+            counts.today.sort_by(|a, b| a.task.cmp(&b.task));
+            let mut queues = done(store.queues());
+            queues.sort_by(|a, b| a.name.cmp(&b.name));
+            (counts, queues)
+        };
+        assert_eq!(
+            sorted(self.subject.store().as_ref()),
+            sorted(&self.model),
+            "counts: the store (left), the model (right)"
+        );
+        let filter = Filter {
+            states: self
+                .choose(&[&[][..], &[State::Pending, State::Failed], &[State::Dead], &State::ALL[..3]])
+                .to_vec(),
+            ready: self.one_in(4),
+            task: self.one_in(4).then(|| self.choose(&TASKS).to_owned()),
+            queue: self.one_in(4).then(|| self.choose(&QUEUES).to_owned()),
+            tag: self.one_in(4).then(|| self.choose(&["t1", "t2"]).to_owned()),
+            key: self.one_in(4).then(|| self.choose(&["k1", "k2"]).to_owned()),
+            ..Filter::default()
+        };
+        for filter in [Filter::default(), filter] {
+            let walk = |store: &dyn Store| {
+                let (mut jobs, mut after) = (vec![], None);
+                loop {
+                    let page = done(store.list(filter.clone(), after, 7));
+                    jobs.extend(page.jobs.into_iter().map(|job| Job { seq: 0, ..job }));
+                    after = page.next;
+                    if after.is_none() {
+                        return jobs;
+                    }
+                }
+            };
+            assert_eq!(walk(self.subject.store().as_ref()), walk(&self.model), "{filter:?}");
+        }
+        assert_eq!(done(self.subject.store().check()), Vec::<String>::new(), "the store's own check");
+        assert_eq!(done(self.model.check()), Vec::<String>::new(), "the model's own check");
+    }
+}
+
+fn by_time(entry: &HistoryEntry) -> String {
+    let at = match entry {
+        HistoryEntry::Attempt { ended_at, .. } => ended_at,
+        HistoryEntry::Action { at, .. } => at,
+    };
+    format!("{:020} {entry:?}", at.0)
+}
