@@ -5,7 +5,9 @@
 mod bystanders;
 pub mod cases;
 pub mod clock;
+pub mod faulty_store;
 pub mod harness;
+pub mod history;
 mod memory_claim;
 mod memory_model;
 mod memory_read;
@@ -14,5 +16,6 @@ pub mod random;
 pub mod waiting;
 
 pub use clock::HandClock;
+pub use faulty_store::FaultyStore;
 pub use harness::Subject;
 pub use memory_store::MemoryStore;

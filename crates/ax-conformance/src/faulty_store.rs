@@ -1,0 +1,207 @@
+//! A store that fails: wraps any other, and loses replies, refuses to begin, or dawdles, as a plan says.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ax_model::job::Job;
+use ax_model::store::{
+    Act, Applied, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, HistoryEntry,
+    Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError, StoreErrorKind,
+};
+use ax_model::{Chance, JobId, NewJob, NodeId, Progress, Refusal, State, TaskSpec, Timestamp};
+
+use crate::clock::lock;
+
+/// What is asked of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names are those of the store's methods")]
+pub enum Call {
+    Enqueue,
+    Claim,
+    Apply,
+    NoteProgress,
+    Recover,
+    Expire,
+    PutTasks,
+    Tasks,
+    SetQueue,
+    Queues,
+    Prune,
+    Get,
+    History,
+    List,
+    Counts,
+    Check,
+}
+
+/// What goes wrong with a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    None,
+    /// It fails before anything is written.
+    Before(StoreErrorKind),
+    /// It is done and on disk, but the caller is told `Io`. Of a claim: the jobs are the node's, and it does not know.
+    LoseReply,
+    /// It begins this much later.
+    Delay(Duration),
+}
+
+/// Waits; the test's runtime knows how.
+pub type Sleep = Arc<dyn Fn(Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+/// Decides, call by call, what goes wrong.
+type Plan = Box<dyn FnMut(Call) -> Fault + Send>;
+
+/// See the module.
+pub struct FaultyStore {
+    inner: Arc<dyn Store>,
+    plan: Mutex<Plan>,
+    sleep: Sleep,
+}
+
+impl FaultyStore {
+    /// Faults as `plan` says.
+    pub fn new(inner: Arc<dyn Store>, plan: impl FnMut(Call) -> Fault + Send + 'static, sleep: Sleep) -> FaultyStore {
+        FaultyStore { inner, plan: Mutex::new(Box::new(plan)), sleep }
+    }
+
+    /// Each entry is spent on the next call of its kind; entries of one kind are spent in order, all else goes well.
+    pub fn scripted(inner: Arc<dyn Store>, script: &[(Call, Fault)], sleep: Sleep) -> FaultyStore {
+        let mut script: VecDeque<_> = script.iter().copied().collect();
+        let plan = move |call| {
+            let at = script.iter().position(|(wanted, _)| *wanted == call);
+            at.and_then(|at| script.remove(at)).map_or(Fault::None, |(_, fault)| fault)
+        };
+        FaultyStore::new(inner, plan, sleep)
+    }
+
+    /// Of a thousand calls about `per_mille` go wrong, the same ones for the same seed and order of calls. Replies of
+    /// claims are never lost: only the end of the node would free what they gave.
+    pub fn seeded(inner: Arc<dyn Store>, seed: u64, per_mille: u64, sleep: Sleep) -> FaultyStore {
+        let mut chance = Chance::new(seed);
+        let plan = move |call| {
+            let (hit, kind, long) = (chance.next_u64() % 1000, chance.next_u64() % 5, chance.next_u64() % 50);
+            match kind {
+                _ if hit >= per_mille => Fault::None,
+                0 => Fault::Before(StoreErrorKind::Busy),
+                1 => Fault::Before(StoreErrorKind::Io),
+                2 => Fault::Before(StoreErrorKind::Full),
+                3 if call != Call::Claim => Fault::LoseReply,
+                _ => Fault::Delay(Duration::from_millis(long)),
+            }
+        };
+        FaultyStore::new(inner, plan, sleep)
+    }
+
+    fn through<'a, T: Send + 'a>(
+        &'a self,
+        call: Call,
+        ask: impl FnOnce(&'a dyn Store) -> Reply<'a, T> + Send + 'a,
+    ) -> Reply<'a, T> {
+        let fault = (lock(&self.plan))(call);
+        let store = self.inner.as_ref();
+        match fault {
+            Fault::None => ask(store),
+            Fault::Before(kind) => {
+                let error = StoreError::new(kind, format!("injected before {call:?}: {kind:?}"));
+                Box::pin(std::future::ready(Err(error)))
+            }
+            Fault::LoseReply => {
+                // Asked at once, as a real store would, so that it is done even when no one waits for the reply.
+                let reply = ask(store);
+                Box::pin(async move {
+                    reply.await?;
+                    Err(StoreError::new(StoreErrorKind::Io, format!("injected: the reply of {call:?} was lost")))
+                })
+            }
+            Fault::Delay(time) => {
+                let slept = (self.sleep)(time);
+                Box::pin(async move {
+                    slept.await;
+                    ask(store).await
+                })
+            }
+        }
+    }
+}
+
+impl fmt::Debug for FaultyStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FaultyStore").field(&self.inner).finish()
+    }
+}
+
+impl Store for FaultyStore {
+    fn now(&self) -> Timestamp {
+        self.inner.now()
+    }
+
+    fn enqueue(&self, jobs: Vec<NewJob>) -> Reply<'_, Result<Vec<Enqueued>, EnqueueRefusal>> {
+        self.through(Call::Enqueue, |store| store.enqueue(jobs))
+    }
+
+    fn claim(&self, request: ClaimRequest) -> Reply<'_, Vec<Claimed>> {
+        self.through(Call::Claim, |store| store.claim(request))
+    }
+
+    fn apply(&self, acts: Vec<Act>) -> Reply<'_, Vec<Result<Applied, Refusal>>> {
+        self.through(Call::Apply, |store| store.apply(acts))
+    }
+
+    fn note_progress(&self, notes: Vec<(AttemptRef, Progress)>) -> Reply<'_, ()> {
+        self.through(Call::NoteProgress, |store| store.note_progress(notes))
+    }
+
+    fn recover(&self, keep: NodeId, limit: usize) -> Reply<'_, Vec<Recovered>> {
+        self.through(Call::Recover, move |store| store.recover(keep, limit))
+    }
+
+    fn expire(&self, limit: usize) -> Reply<'_, Vec<JobId>> {
+        self.through(Call::Expire, move |store| store.expire(limit))
+    }
+
+    fn put_tasks(&self, tasks: Vec<TaskSpec>) -> Reply<'_, ()> {
+        self.through(Call::PutTasks, |store| store.put_tasks(tasks))
+    }
+
+    fn tasks(&self) -> Reply<'_, Vec<TaskSpec>> {
+        self.through(Call::Tasks, |store| store.tasks())
+    }
+
+    fn set_queue(&self, change: QueueChange) -> Reply<'_, Queue> {
+        self.through(Call::SetQueue, |store| store.set_queue(change))
+    }
+
+    fn queues(&self) -> Reply<'_, Vec<Queue>> {
+        self.through(Call::Queues, |store| store.queues())
+    }
+
+    fn prune(&self, cutoffs: Vec<(State, Timestamp)>, limit: usize) -> Reply<'_, Pruned> {
+        self.through(Call::Prune, move |store| store.prune(cutoffs, limit))
+    }
+
+    fn get(&self, id: JobId) -> Reply<'_, Option<Job>> {
+        self.through(Call::Get, move |store| store.get(id))
+    }
+
+    fn history(&self, id: JobId) -> Reply<'_, Vec<HistoryEntry>> {
+        self.through(Call::History, move |store| store.history(id))
+    }
+
+    fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Reply<'_, Page> {
+        self.through(Call::List, move |store| store.list(filter, after, limit))
+    }
+
+    fn counts(&self) -> Reply<'_, Counts> {
+        self.through(Call::Counts, |store| store.counts())
+    }
+
+    fn check(&self) -> Reply<'_, Vec<String>> {
+        self.through(Call::Check, |store| store.check())
+    }
+}
