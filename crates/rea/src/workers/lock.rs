@@ -1,0 +1,76 @@
+//! The wardens' lock, `<db>.wardens`: each warden holds it shared as long as anything of its job tree lives, so whoever
+//! gets it exclusively knows that no job of a dead server is running any more.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+/// Where the lock of the store at `db` lies.
+#[must_use]
+pub fn wardens_path(db: &Path) -> PathBuf {
+    let mut path = OsString::from(db);
+    path.push(".wardens");
+    PathBuf::from(path)
+}
+
+/// Waits until no warden of an earlier server of this store is left. Call it as the only server of the store, before
+/// attempts of dead servers are recovered, and before the pool starts.
+///
+/// # Errors
+/// `TimedOut` when wardens are still there after `timeout`; else what the file system says.
+pub fn wait_for_dead_wardens(db: &Path, timeout: Duration) -> io::Result<()> {
+    let path = wardens_path(db);
+    let file = open(&path)?;
+    let deadline = Instant::now() + timeout;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < deadline => sleep(Duration::from_millis(5)),
+            Err(Errno::WOULDBLOCK) => {
+                let text = format!("jobs of an earlier server are still being ended (lock on {})", path.display());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+/// Takes the lock as a warden; the file is close-on-exec, so no job can keep it.
+pub(super) fn hold_shared(path: &Path) -> io::Result<File> {
+    let file = open(path)?;
+    loop {
+        match flock(&file, FlockOperation::LockShared) {
+            Ok(()) => return Ok(file),
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_while_a_warden_holds_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = dir.path().join("rea.db");
+        let held = hold_shared(&wardens_path(&db)).unwrap();
+        let second = hold_shared(&wardens_path(&db)).unwrap();
+        let refused = wait_for_dead_wardens(&db, Duration::from_millis(20)).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
+        drop((held, second));
+        wait_for_dead_wardens(&db, Duration::ZERO).unwrap();
+    }
+}

@@ -1,0 +1,31 @@
+//! Worker processes that can be killed: the `ax::Runner` of the program.
+//!
+//! `pool` is the door. It has slots (`slot`); each has a worker process (`child`) that runs one job at a time, spoken to in
+//! frames (`frames`, `inbox`), its output kept (`output`, `logs`). Above each worker process stands a `warden`, a process
+//! of this same program, started by `spawn`, which finds and ends all descendants (`tree`) and holds the `lock` that
+//! proves to the next server when they are gone. `orphans` is for wardens that were killed themselves. `package` is the
+//! Python code that the worker processes run.
+//!
+//! Here is no scheduling, no retry and no store: `ax` decides, this runs and ends.
+
+mod child;
+mod ends;
+mod exec;
+mod frames;
+mod inbox;
+mod lock;
+mod logs;
+mod options;
+mod orphans;
+mod output;
+mod package;
+mod pool;
+mod slot;
+mod spawn;
+mod tree;
+pub mod warden;
+
+pub use lock::{wait_for_dead_wardens, wardens_path};
+pub use logs::{LogInfo, LogPart, LogStore};
+pub use options::{Load, PoolOptions};
+pub use pool::Pool;

@@ -1,0 +1,233 @@
+//! Starting a warden with its worker process, and the server's end of the socket between them.
+
+use std::ffi::OsString;
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdStream;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use rustix::net::{SendFlags, send};
+use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use super::ends::Exit;
+use super::tree::Process;
+use super::{orphans, warden};
+
+/// A worker process that has been started, and how to speak to it.
+pub(super) struct Spawned {
+    /// The child protocol.
+    pub(super) stream: UnixStream,
+    /// Its stdout and stderr.
+    pub(super) output: pipe::Receiver,
+    /// Its warden.
+    pub(super) link: Arc<Link>,
+    /// Ends when nothing of the worker process, its descendants and its warden is left.
+    pub(super) gone: JoinHandle<()>,
+}
+
+/// The way to a warden.
+pub(super) struct Link {
+    control: UnixStream,
+    state: watch::Sender<State>,
+    /// The worker process has been given a job.
+    pub(super) used: AtomicBool,
+}
+
+/// What is known of a worker process.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct State {
+    /// Why it could not be started.
+    pub(super) failed: Option<String>,
+    /// How it ended.
+    pub(super) exit: Option<Exit>,
+    /// How many searches for leftovers are done.
+    pub(super) sweeps: u32,
+    /// Nothing of it is left.
+    pub(super) gone: Option<Gone>,
+}
+
+/// How it came that nothing is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gone {
+    /// The warden saw to it.
+    Ended,
+    /// The warden itself was killed; the server has cleared up.
+    WardenLost,
+}
+
+/// What a worker process is started with.
+#[derive(Clone, Debug)]
+pub(super) struct Recipe {
+    /// The program that has the warden's verb: this one.
+    pub(super) warden_exe: PathBuf,
+    /// The wardens' lock.
+    pub(super) lock: PathBuf,
+    /// The worker's program and arguments.
+    pub(super) command: Vec<OsString>,
+    /// What it has in its environment beside what the server has.
+    pub(super) env: Vec<(&'static str, OsString)>,
+}
+
+/// Starts it. The warden has no parent-death signal, so it does not matter from which thread.
+pub(super) async fn spawn(recipe: Recipe) -> anyhow::Result<Spawned> {
+    let (control, control_end) = StdStream::pair()?;
+    let (stream, stream_end) = StdStream::pair()?;
+    let (output, output_end) = pipe_with(PipeFlags::CLOEXEC)?;
+    control.set_nonblocking(true)?;
+    stream.set_nonblocking(true)?;
+    let ends = [control_end.into(), stream_end.into(), output_end];
+    let warden = spawn_blocking(move || start_warden(&recipe, ends)).await??;
+    let (state, _) = watch::channel(State::default());
+    let control = UnixStream::from_std(control)?;
+    let link = Arc::new(Link { control, state, used: AtomicBool::new(false) });
+    let gone = tokio::spawn(supervise(link.clone(), warden));
+    Ok(Spawned { stream: UnixStream::from_std(stream)?, output: pipe::Receiver::from_owned_fd(output)?, link, gone })
+}
+
+fn start_warden(recipe: &Recipe, ends: [OwnedFd; 3]) -> anyhow::Result<std::process::Child> {
+    let [control, stream, output] = ends;
+    let mut command = Command::new(&recipe.warden_exe);
+    std::os::unix::process::CommandExt::arg0(&mut command, "rea");
+    command.args([warden::VERB, warden::GUARD]).arg(&recipe.lock).args(&recipe.command);
+    command.envs(recipe.env.iter().map(|(name, value)| (name, value)));
+    command.stdin(control).stdout(stream).stderr(output);
+    // `command` holds the other ends; they close here with it.
+    orphans::start_warden(&mut command).with_context(|| format!("cannot start {}", recipe.warden_exe.display()))
+}
+
+/// Listens to a warden until it is gone, and clears up after it if it was killed.
+async fn supervise(link: Arc<Link>, mut warden: std::process::Child) {
+    let since = i32::try_from(warden.id()).ok().and_then(Process::read).map_or(0, |p| p.started);
+    let ended = link.listen().await;
+    let cleared = spawn_blocking(move || {
+        let collected = orphans::collect_warden(&mut warden);
+        if !ended {
+            orphans::kill_those_of(since);
+        }
+        collected
+    });
+    if let Ok(Err(error)) = cleared.await {
+        tracing::warn!(%error, "cannot wait for a warden");
+    }
+    link.state.send_modify(|s| s.gone = Some(if ended { Gone::Ended } else { Gone::WardenLost }));
+}
+
+impl Link {
+    /// Ends the worker process and everything below it: asks, waits `grace`, kills. A repeat can only shorten the wait.
+    pub(super) fn end(&self, grace: Duration) {
+        self.order(&format!("end {}\n", grace.as_millis()));
+    }
+
+    /// Ends everything below the warden but the worker process `pid`. Afterwards `State::sweeps` is one more.
+    pub(super) fn sweep(&self, pid: i32, grace: Duration) {
+        self.order(&format!("sweep {pid} {}\n", grace.as_millis()));
+    }
+
+    /// Follows what is known.
+    pub(super) fn watch(&self) -> watch::Receiver<State> {
+        self.state.subscribe()
+    }
+
+    /// Orders are few and short, so the socket always has room. A warden that is gone needs none.
+    fn order(&self, line: &str) {
+        if let Err(error) = send(&self.control, line.as_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            tracing::debug!(%error, "an order did not reach a warden");
+        }
+    }
+
+    /// Takes the warden's lines up to its end. `false`: it ended before its tree did.
+    async fn listen(&self) -> bool {
+        let (mut text, mut ended) = (Vec::new(), false);
+        let mut buffer = [0; 256];
+        loop {
+            let size = match self.control.readable().await.and_then(|()| self.control.try_read(&mut buffer)) {
+                Ok(0) => return ended,
+                Ok(size) => size,
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => continue,
+                Err(_) => return ended,
+            };
+            text.extend_from_slice(&buffer[..size]);
+            while let Some(end) = text.iter().position(|b| *b == b'\n') {
+                let line: Vec<u8> = text.drain(..=end).collect();
+                ended |= self.note(String::from_utf8_lossy(&line).trim_end());
+            }
+        }
+    }
+
+    /// Notes one line. `true`: it says that nothing is left.
+    fn note(&self, line: &str) -> bool {
+        let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match verb {
+            "exit" => {
+                let exit = match rest.split_once(' ') {
+                    Some(("code", code)) => Exit::Code(code.parse().unwrap_or(-1)),
+                    Some((_, signal)) => Exit::Signal(signal.parse().unwrap_or(0)),
+                    None => Exit::Code(-1),
+                };
+                self.state.send_modify(|s| s.exit = Some(exit));
+            }
+            "swept" => {
+                tracing::debug!(processes = rest, "ended what a job had left behind");
+                self.state.send_modify(|s| s.sweeps += 1);
+            }
+            "failed" => self.state.send_modify(|s| s.failed = Some(rest.to_owned())),
+            _ => {}
+        }
+        matches!(verb, "gone" | "failed")
+    }
+}
+
+/// The program to run Python with: what was asked for, else `python3`; found on the search path here, so that a missing
+/// one is told in a sentence and not by a worker that can't start.
+pub(super) fn python(wanted: &[OsString]) -> anyhow::Result<Vec<OsString>> {
+    let usual = [OsString::from("python3")];
+    let words = if wanted.is_empty() { &usual } else { wanted };
+    let program = PathBuf::from(&words[0]);
+    let found = if program.components().count() > 1 {
+        program.is_file().then(|| std::path::absolute(&program)).transpose()?
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).map(|folder| folder.join(&program)).find(|file| file.is_file())
+    };
+    let Some(found) = found else {
+        anyhow::bail!(
+            "{} was not found{}. Install Python 3.9 or later, or name one with --python",
+            program.display(),
+            if program.components().count() > 1 { "" } else { " on PATH" }
+        );
+    };
+    Ok(std::iter::once(found.into_os_string()).chain(words[1..].iter().cloned()).collect())
+}
+
+/// Reads what is there now, whatever the runtime knows of it. `None`: nothing.
+pub(super) fn read_now(fd: impl std::os::fd::AsFd, buffer: &mut [u8]) -> Option<io::Result<usize>> {
+    loop {
+        match rustix::io::read(&fd, &mut *buffer) {
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return None,
+            done => return Some(done.map_err(Into::into)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_python_that_is_not_there_is_named() {
+        let error = python(&["no-such-python".into()]).unwrap_err().to_string();
+        assert!(error.contains("no-such-python was not found on PATH") && error.contains("--python"), "{error}");
+        assert!(python(&["./no/such".into()]).is_err());
+        assert!(PathBuf::from(&python(&["sh".into(), "-x".into()]).unwrap()[0]).is_absolute());
+    }
+}
