@@ -181,6 +181,9 @@ impl Harness {
             (Ok(change), Ok(applied)) => {
                 assert_eq!((applied.id, applied.life), (id, change.life), "the answer to {event:?}");
                 let mut expected = Job { life: change.life, ..before };
+                if change.note != Note::Keep {
+                    expected.progress = None;
+                }
                 match change.note {
                     Note::Keep => {}
                     Note::Result(result) => (expected.result, expected.last_error) = (Some(result), None),

@@ -121,8 +121,9 @@ impl Model {
         let row = self.rows.get_mut(&seq).expect("just changed");
         if new.if_exists == IfExists::Replace {
             row.digest = new.digest;
-            let Spec { args, kwargs, priority, timeout_ms, policy, tags, .. } = new.spec;
-            row.job.spec = Spec { args, kwargs, priority, timeout_ms, policy, tags, ..row.job.spec.clone() };
+            let Spec { id, trace_id, root_id, created_at, .. } = row.job.spec.clone();
+            self.queues.entry(new.spec.queue.clone()).or_default();
+            row.job.spec = Spec { id, trace_id, root_id, created_at, ..new.spec };
         }
         if let Some(HistoryEntry::Action { what: written, .. }) = row.history.last_mut() {
             what.clone_into(written);
@@ -158,8 +159,7 @@ impl Model {
         let error = match &change.note {
             Note::Keep => None,
             Note::Result(result) => {
-                row.job.result = Some(result.clone());
-                row.job.last_error = None;
+                (row.job.result, row.job.last_error) = (Some(result.clone()), None);
                 None
             }
             Note::Error(error) => {
@@ -167,6 +167,10 @@ impl Model {
                 Some(error.clone())
             }
         };
+        if change.note != Note::Keep {
+            // What the attempt said of itself while it ran is overtaken by how it ended.
+            row.job.progress = None;
+        }
         if let Some(ended) = change.ended {
             row.history.push(HistoryEntry::Attempt {
                 attempt: ended.attempt,

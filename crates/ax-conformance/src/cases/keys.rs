@@ -44,6 +44,7 @@ pub(super) fn replace_changes_a_waiting_job_and_keeps_its_name(h: &mut Harness) 
     h.clock.advance(1_000);
     let new = JobRequest {
         kwargs: r#"{"a":1}"#.to_owned(),
+        queue: Some("key queue".to_owned()),
         priority: Some(2),
         delay_ms: Some(500),
         start_before: Some(h.now().plus_ms(900)),
@@ -60,6 +61,7 @@ pub(super) fn replace_changes_a_waiting_job_and_keeps_its_name(h: &mut Harness) 
     let (old, new) = (&before.spec, &after.spec);
     assert_eq!((new.id, new.created_at, new.root_id, after.seq), (old.id, old.created_at, old.root_id, before.seq));
     assert_eq!((new.args.as_str(), new.kwargs.as_str()), ("[2]", r#"{"a":1}"#));
+    assert_eq!((new.task.as_str(), new.queue.as_str(), new.key.as_deref()), ("key:f", "key queue", Some("k")));
     assert_eq!((new.priority, new.timeout_ms, new.tags.clone()), (2, None, vec!["new".to_owned()]));
     assert_eq!(new.policy, Policy { max_attempts: 9, on_crash: OnCrash::Hold, ..old.policy });
     assert_eq!((after.life.run_at, after.life.start_before), (h.now().plus_ms(500), Some(h.now().plus_ms(900))));
@@ -73,6 +75,7 @@ pub(super) fn replace_changes_a_waiting_job_and_keeps_its_name(h: &mut Harness) 
     h.clock.advance(500);
     let taken = h.take("key:f");
     assert_eq!((taken.args.as_str(), taken.priority, taken.timeout_ms, taken.write_start), ("[2]", 2, None, true));
+    assert_eq!(&*taken.queue, "key queue");
 }
 
 pub(super) fn reschedule_moves_a_waiting_job(h: &mut Harness) {

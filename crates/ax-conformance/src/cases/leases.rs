@@ -65,8 +65,10 @@ pub(super) fn an_attempt_of_another_job_is_lost(h: &mut Harness) {
     let crossed = AttemptRef { seq: taken[1].attempt.seq, ..taken[0].attempt };
     let act = |target, event| Act { target, event, chance: 0 };
     let event = succeeded(crossed.fence, h.now());
-    let answers = done(h.store().apply(vec![act(Target::Attempt(crossed), event)]));
-    assert_eq!(answers, [Err(Refusal::Lost)]);
+    let cancel = act(Target::Attempt(crossed), Event::CancelAsked);
+    let answers = done(h.store().apply(vec![act(Target::Attempt(crossed), event), cancel]));
+    assert_eq!(answers, [Err(Refusal::Lost), Err(Refusal::Lost)]);
+    assert!(taken.iter().all(|c| !h.job(c.attempt.id).life.cancel_requested));
     assert!(taken.iter().all(|c| h.state(c.attempt.id) == State::Dispatched));
 }
 

@@ -196,13 +196,20 @@ pub(super) fn progress_is_noted_for_the_current_attempt_only(h: &mut Harness) {
     assert_eq!(h.job(id).progress, Some(said(2.0)));
     assert_eq!(h.job(id).life, before, "progress is not a state change");
     h.fail(first, Failure::Error);
+    assert_eq!(h.job(id).progress, None, "overtaken by how it ended");
     let second = h.take("life:f").attempt;
     done(h.store().note_progress(vec![(first, said(3.0)), (second, said(4.0))]));
     done(h.store().note_progress(vec![(first, said(5.0))]));
     assert_eq!(h.job(id).progress, Some(said(4.0)));
-    h.succeed(second);
+    // The number of an attempt that never began is given out again: only the token tells the two apart.
+    h.tell(second, Event::HandedBack { fence: second.fence }).expect("has not started");
+    let third = h.take("life:f").attempt;
+    assert_eq!(third.fence.attempt, second.fence.attempt);
     done(h.store().note_progress(vec![(second, said(6.0))]));
     assert_eq!(h.job(id).progress, Some(said(4.0)));
+    h.succeed(third);
+    done(h.store().note_progress(vec![(third, said(7.0))]));
+    assert_eq!(h.job(id).progress, None);
 }
 
 pub(super) fn a_held_job_waits_for_a_person(h: &mut Harness) {
