@@ -11,11 +11,11 @@ use crate::rows::Standing;
 use crate::store::sqlite_error;
 use crate::tx::Tx;
 
-pub(crate) fn apply(tx: &mut Tx<'_>, acts: &[Act]) -> Result<Vec<Result<Applied, Refusal>>, StoreError> {
+pub(crate) fn apply(tx: &mut Tx<'_, '_>, acts: &[Act]) -> Result<Vec<Result<Applied, Refusal>>, StoreError> {
     acts.iter().map(|act| apply_one(tx, act)).collect()
 }
 
-fn apply_one(tx: &mut Tx<'_>, act: &Act) -> Result<Result<Applied, Refusal>, StoreError> {
+fn apply_one(tx: &mut Tx<'_, '_>, act: &Act) -> Result<Result<Applied, Refusal>, StoreError> {
     let found = match act.target {
         Target::Attempt(attempt) => tx.standing_by_seq(attempt.seq)?.filter(|s| s.id == attempt.id).ok_or(Refusal::Lost),
         Target::Job(id) => tx.standing_by_id(id)?.ok_or(Refusal::NotFound),
@@ -54,7 +54,7 @@ fn action(event: &Event) -> Option<&'static str> {
 }
 
 /// A job that runs again holds its key again, unless another live job has it by now.
-fn take_key_again(tx: &mut Tx<'_>, standing: &Standing) -> Result<Result<(), Refusal>, StoreError> {
+fn take_key_again(tx: &mut Tx<'_, '_>, standing: &Standing) -> Result<Result<(), Refusal>, StoreError> {
     let row: Option<(Option<String>, String, String)> = tx
         .sql("SELECT key, args, kwargs FROM jobs WHERE seq = ?1")?
         .query_row([standing.seq], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))
@@ -74,7 +74,7 @@ fn take_key_again(tx: &mut Tx<'_>, standing: &Standing) -> Result<Result<(), Ref
 }
 
 /// Notes progress of attempts that still hold their lease.
-pub(crate) fn note_progress(tx: &mut Tx<'_>, notes: &[(AttemptRef, Progress)]) -> Result<(), StoreError> {
+pub(crate) fn note_progress(tx: &mut Tx<'_, '_>, notes: &[(AttemptRef, Progress)]) -> Result<(), StoreError> {
     for (attempt, progress) in notes {
         let text = serde_json::to_string(progress).unwrap_or_default();
         let JobId(id) = attempt.id;

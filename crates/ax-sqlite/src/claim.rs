@@ -1,25 +1,38 @@
 //! Takes due jobs in rank order. Touches only lanes that are offered, open, and may have something due: a million rows
 //! that are future, finished, paused or offered by no one are never looked at.
-//!
-//! This is the one place where a next state is written in SQL, for speed: the suite compares its rows with
-//! `decide(job, Claimed)`.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use ax_model::job::{Cause, OnCrash, State};
-use ax_model::lifecycle::{Fence, waiting_state};
+use ax_model::job::OnCrash;
+use ax_model::lifecycle::{Event, Fence, decide};
 use ax_model::priority::Head;
-use ax_model::store::{AttemptRef, ClaimRequest, Claimed, StoreError};
+use ax_model::store::{AttemptRef, ClaimRequest, Claimed, StoreError, StoreErrorKind};
 use ax_model::{Chance, JobId, NodeId, Timestamp, Token};
 use rusqlite::params;
 
-use crate::rows::{CAREFUL, coded, optional_span};
+use crate::rows::{STANDING, Standing, optional_span, standing, standing_columns};
 use crate::store::sqlite_error;
 use crate::tx::Tx;
 
 /// Index entries read at once from one run when several runs are merged.
 const CHUNK: usize = 64;
+
+/// The next due rows of a run: read from the index alone.
+pub(crate) const READ_AHEAD: &str = "SELECT claim_at, seq FROM jobs INDEXED BY jobs_claim
+     WHERE lane = ?1 AND priority = ?2 AND claim_at IS NOT NULL AND claim_at <= ?3 ORDER BY claim_at, seq LIMIT ?4";
+/// The first row of a run, due or not.
+pub(crate) const HEAD: &str = "SELECT claim_at FROM jobs INDEXED BY jobs_claim
+     WHERE lane = ?1 AND priority = ?2 AND claim_at IS NOT NULL ORDER BY claim_at LIMIT 1";
+/// What a claim reads of a row.
+pub(crate) const TAKE_READ: &str = concat!(
+    "SELECT ",
+    standing_columns!(),
+    ", created_at, timeout_ms, trace_id, root_id, key, args, kwargs FROM jobs WHERE seq = ?1"
+);
+/// What a claim changes of a row: the columns of `Life` that `Event::Claimed` touches.
+pub(crate) const TAKE: &str = "UPDATE jobs SET state = ?2, claim_at = NULL, attempt = ?3, node = ?4, token = ?5,
+     claimed_at = ?6, updated_at = ?7 WHERE seq = ?1";
 
 /// The waiting jobs of one lane and priority, in due order.
 struct Run {
@@ -31,7 +44,7 @@ struct Run {
     more: bool,
 }
 
-pub(crate) fn claim(tx: &mut Tx<'_>, request: &ClaimRequest, offered: &[usize]) -> Result<Vec<Claimed>, StoreError> {
+pub(crate) fn claim(tx: &mut Tx<'_, '_>, request: &ClaimRequest, offered: &[usize]) -> Result<Vec<Claimed>, StoreError> {
     let mut permits = Permits::default();
     let mut runs = vec![];
     for &lane in offered {
@@ -53,7 +66,7 @@ pub(crate) fn claim(tx: &mut Tx<'_>, request: &ClaimRequest, offered: &[usize]) 
         let Some(index) = tx.memory.picker.pick(&heads, &tx.ageing, tx.now) else { break };
         let run = &mut runs[index];
         let Some((_, seq)) = run.ahead.pop_front() else { break };
-        claimed.push(take(tx, seq, run.lane, request.node, Token(tokens.next_u64()))?);
+        claimed.push(take(tx, seq, request.node, Token(tokens.next_u64()))?);
         if run.ahead.is_empty() && run.more {
             // What was taken has left the index, so the run simply starts at its new head.
             read_ahead(tx, run, chunk)?;
@@ -80,15 +93,11 @@ impl Run {
     }
 }
 
-fn read_ahead(tx: &Tx<'_>, run: &mut Run, chunk: usize) -> Result<(), StoreError> {
-    let mut statement = tx.sql(
-        "SELECT claim_at, seq FROM jobs INDEXED BY jobs_claim
-         WHERE lane = ?1 AND priority = ?2 AND claim_at IS NOT NULL AND claim_at <= ?3 ORDER BY claim_at, seq LIMIT ?4",
-    )?;
+fn read_ahead(tx: &mut Tx<'_, '_>, run: &mut Run, chunk: usize) -> Result<(), StoreError> {
     let lane = tx.memory.lanes.get(run.lane).id;
     let limit = i64::try_from(chunk).unwrap_or(i64::MAX);
     let mut rows =
-        statement.query(params![lane, run.priority, tx.now.0, limit]).map_err(|e| sqlite_error(&e))?;
+        tx.hot.read_ahead.query(params![lane, run.priority, tx.now.0, limit]).map_err(|e| sqlite_error(&e))?;
     let mut found = 0;
     while let Some(row) = rows.next().map_err(|e| sqlite_error(&e))? {
         let entry = row.get(0).and_then(|due| Ok((due, row.get(1)?))).map_err(|e| sqlite_error(&e))?;
@@ -100,16 +109,12 @@ fn read_ahead(tx: &Tx<'_>, run: &mut Run, chunk: usize) -> Result<(), StoreError
 }
 
 /// Keeps in memory from when on the run can have something due, so that the next claim need not look before.
-fn remember_head(tx: &mut Tx<'_>, run: &Run) -> Result<(), StoreError> {
+fn remember_head(tx: &mut Tx<'_, '_>, run: &Run) -> Result<(), StoreError> {
     let head = match run.ahead.front() {
         Some((due, _)) => Some(*due),
         None => {
             let lane = tx.memory.lanes.get(run.lane).id;
-            let mut statement = tx.sql(
-                "SELECT claim_at FROM jobs INDEXED BY jobs_claim
-                 WHERE lane = ?1 AND priority = ?2 AND claim_at IS NOT NULL ORDER BY claim_at LIMIT 1",
-            )?;
-            let mut rows = statement.query(params![lane, run.priority]).map_err(|e| sqlite_error(&e))?;
+            let mut rows = tx.hot.head.query(params![lane, run.priority]).map_err(|e| sqlite_error(&e))?;
             let row = rows.next().map_err(|e| sqlite_error(&e))?;
             row.map(|r| r.get(0)).transpose().map_err(|e| sqlite_error(&e))?
         }
@@ -118,48 +123,53 @@ fn remember_head(tx: &mut Tx<'_>, run: &Run) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Writes what `decide(job, Claimed)` gives, and reads what a worker needs, in one statement.
-fn take(tx: &mut Tx<'_>, seq: i64, lane: usize, node: NodeId, token: Token) -> Result<Claimed, StoreError> {
-    let mut statement = tx.sql(
-        "UPDATE jobs SET state = 1, claim_at = NULL, attempt = attempt + 1, node = ?2, token = ?3, claimed_at = ?4,
-             updated_at = ?4 WHERE seq = ?1
-         RETURNING id, attempt, failures, max_attempts, on_crash, flags, priority, run_at, created_at, timeout_ms,
-             trace_id, root_id, key, args, kwargs, last_cause",
-    )?;
-    let names = tx.memory.lanes.get(lane);
-    let (task, queue, claimed_at) = (names.task.clone(), names.queue.clone(), tx.now);
-    let read = |r: &rusqlite::Row<'_>| -> rusqlite::Result<(Claimed, State)> {
-        let id = JobId(r.get(0)?);
-        let on_crash = coded(r, 4, OnCrash::from_code)?;
-        let careful = r.get::<_, i64>(5)? & CAREFUL != 0;
-        let last_cause = r.get::<_, Option<i64>>(15)?.and_then(Cause::from_code);
+/// Reads what a worker needs of a job, and writes the claim that `decide` allows.
+fn take(tx: &mut Tx<'_, '_>, seq: i64, node: NodeId, token: Token) -> Result<Claimed, StoreError> {
+    let lanes = &tx.memory.lanes;
+    let read = |r: &rusqlite::Row<'_>| -> rusqlite::Result<(Standing, Claimed)> {
+        let at = standing(r)?;
+        let names = lanes.get(at.lane);
+        let hold = at.policy.on_crash == OnCrash::Hold;
         let claimed = Claimed {
-            attempt: AttemptRef { seq, id, fence: Fence { attempt: r.get(1)?, token } },
-            task: task.clone(),
-            queue: queue.clone(),
-            args: r.get(13)?,
-            kwargs: r.get(14)?,
-            priority: r.get(6)?,
-            due: Timestamp(r.get(7)?),
-            created_at: Timestamp(r.get(8)?),
-            claimed_at,
-            timeout_ms: optional_span(r, 9)?,
-            failures: r.get(2)?,
-            max_attempts: r.get(3)?,
-            on_crash,
-            write_start: careful || on_crash == OnCrash::Hold,
-            trace_id: r.get::<_, Option<String>>(10)?.unwrap_or_else(|| id.simple()),
-            root_id: r.get::<_, Option<[u8; 16]>>(11)?.map_or(id, JobId),
-            key: r.get(12)?,
+            attempt: AttemptRef { seq, id: at.id, fence: Fence { attempt: at.life.attempt + 1, token } },
+            task: names.task.clone(),
+            queue: names.queue.clone(),
+            args: r.get(STANDING + 5)?,
+            kwargs: r.get(STANDING + 6)?,
+            priority: at.priority,
+            due: at.life.run_at,
+            created_at: Timestamp(r.get(STANDING)?),
+            claimed_at: tx.now,
+            timeout_ms: optional_span(r, STANDING + 1)?,
+            failures: at.life.failures,
+            max_attempts: at.policy.max_attempts,
+            on_crash: at.policy.on_crash,
+            write_start: at.life.careful || hold,
+            trace_id: r.get::<_, Option<String>>(STANDING + 2)?.unwrap_or_else(|| at.id.simple()),
+            root_id: r.get::<_, Option<[u8; 16]>>(STANDING + 3)?.map_or(at.id, JobId),
+            key: r.get(STANDING + 4)?,
         };
-        // RETURNING shows the row after the update; where it came from is told by its last cause.
-        Ok((claimed, waiting_state(last_cause)))
+        Ok((at, claimed))
     };
-    let (claimed, from) = statement
-        .query_row(params![seq, node.0.cast_signed(), token.0.cast_signed(), claimed_at.0], read)
+    let (old, claimed) = tx.hot.take_read.query_row([seq], read).map_err(|e| sqlite_error(&e))?;
+    let Ok(change) = decide(&old.policy, &old.life, &Event::Claimed { node, token }, tx.now, 0) else {
+        return Err(StoreError::new(StoreErrorKind::Unusable, format!("job {} is claimable and yet is not", old.id)));
+    };
+    let life = change.life;
+    tx.hot
+        .take
+        .execute(params![
+            seq,
+            life.state.code(),
+            life.attempt,
+            node.0.cast_signed(),
+            token.0.cast_signed(),
+            life.claimed_at.map(|t| t.0),
+            life.updated_at.0,
+        ])
         .map_err(|e| sqlite_error(&e))?;
-    tx.deltas.count(lane, from, -1);
-    tx.deltas.count(lane, State::Dispatched, 1);
+    tx.deltas.moved(old.lane, &old.life, &life, None, tx.now);
+    tx.remember(&old, &life);
     Ok(claimed)
 }
 
@@ -171,7 +181,7 @@ struct Permits {
 
 impl Permits {
     /// Permits left for the lane's queue; 0 for a paused one.
-    fn left(&mut self, tx: &Tx<'_>, lane: usize) -> Result<usize, StoreError> {
+    fn left(&mut self, tx: &Tx<'_, '_>, lane: usize) -> Result<usize, StoreError> {
         let queue = tx.memory.lanes.get(lane).queue.clone();
         let switches = tx.memory.lanes.switches(&queue);
         if switches.paused {

@@ -11,9 +11,16 @@ use crate::rows::{coded, to_sql_ms};
 use crate::store::sqlite_error;
 use crate::tx::Tx;
 
+/// A new row; nothing when its id is taken.
+pub(crate) const INSERT: &str = "INSERT INTO jobs (seq, id, lane, priority, state, claim_at, run_at, attempt, failures,
+     interruptions, flags, updated_at, start_before, created_at, timeout_ms, max_attempts, max_interruptions,
+     retry_base_ms, retry_cap_ms, on_crash, unique_for_ms, trace_id, root_id, key, tags, args, kwargs)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, 0, 0, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
+     ?21, ?22, ?23) ON CONFLICT (id) DO NOTHING";
+
 type Answer<T> = Result<Result<T, EnqueueRefusal>, StoreError>;
 
-pub(crate) fn enqueue(tx: &mut Tx<'_>, jobs: &[NewJob]) -> Answer<Vec<Enqueued>> {
+pub(crate) fn enqueue(tx: &mut Tx<'_, '_>, jobs: &[NewJob]) -> Answer<Vec<Enqueued>> {
     // Lanes are made outside the part that may be undone: the writer's memory of them then always matches the file.
     let mut lanes = Vec::with_capacity(jobs.len());
     for job in jobs {
@@ -35,7 +42,7 @@ pub(crate) fn enqueue(tx: &mut Tx<'_>, jobs: &[NewJob]) -> Answer<Vec<Enqueued>>
     })
 }
 
-fn enqueue_one(tx: &mut Tx<'_>, job: &NewJob, lane: usize, index: usize) -> Answer<Enqueued> {
+fn enqueue_one(tx: &mut Tx<'_, '_>, job: &NewJob, lane: usize, index: usize) -> Answer<Enqueued> {
     if let (Some(key), Some(digest)) = (&job.spec.key, &job.digest)
         && let Some(holder) = key_holder(tx, &job.spec.task, key)?
         && holder.holds(tx.now)
@@ -53,20 +60,15 @@ fn enqueue_one(tx: &mut Tx<'_>, job: &NewJob, lane: usize, index: usize) -> Answ
 }
 
 /// Inserts the row; `false` when its id is taken.
-fn insert(tx: &mut Tx<'_>, job: &NewJob, lane: usize) -> Result<bool, StoreError> {
+fn insert(tx: &mut Tx<'_, '_>, job: &NewJob, lane: usize) -> Result<bool, StoreError> {
     let seq = tx.memory.next_seq;
     let spec = &job.spec;
     let life = Life::fresh(job.run_at, job.start_before, tx.now);
     // The id's own digits are the default trace_id: kept as NULL, which spares 32 bytes a row.
     let trace_id = (spec.trace_id != spec.id.simple()).then_some(spec.trace_id.as_str());
-    let mut statement = tx.sql(
-        "INSERT INTO jobs (seq, id, lane, priority, state, claim_at, run_at, attempt, failures, interruptions, flags, \
-         updated_at, start_before, created_at, timeout_ms, max_attempts, max_interruptions, retry_base_ms, \
-         retry_cap_ms, on_crash, unique_for_ms, trace_id, root_id, key, tags, args, kwargs) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, 0, 0, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, \
-         ?20, ?21, ?22, ?23) ON CONFLICT (id) DO NOTHING",
-    )?;
-    let inserted = statement
+    let inserted = tx
+        .hot
+        .insert
         .execute(params![
             seq,
             spec.id.0,
@@ -106,7 +108,7 @@ fn insert(tx: &mut Tx<'_>, job: &NewJob, lane: usize) -> Result<bool, StoreError
 }
 
 /// A client repeats an enqueue whose answer it lost: the same id with the same content is the same job.
-fn same_id(tx: &Tx<'_>, job: &NewJob, index: usize) -> Answer<Enqueued> {
+fn same_id(tx: &Tx<'_, '_>, job: &NewJob, index: usize) -> Answer<Enqueued> {
     let (task, args, kwargs, trace_id): (String, String, String, Option<String>) = tx
         .sql(
             "SELECT (SELECT task FROM lanes l WHERE l.lane = jobs.lane), args, kwargs, trace_id FROM jobs WHERE id = ?1",
@@ -138,7 +140,7 @@ impl KeyHolder {
     }
 }
 
-pub(crate) fn key_holder(tx: &Tx<'_>, task: &str, key: &str) -> Result<Option<KeyHolder>, StoreError> {
+pub(crate) fn key_holder(tx: &Tx<'_, '_>, task: &str, key: &str) -> Result<Option<KeyHolder>, StoreError> {
     tx.sql(
         "SELECT j.seq, j.id, j.state, k.digest, j.trace_id, j.created_at, j.unique_for_ms
          FROM keys k JOIN jobs j ON j.seq = k.seq WHERE k.task = ?1 AND k.key = ?2",
@@ -159,7 +161,7 @@ pub(crate) fn key_holder(tx: &Tx<'_>, task: &str, key: &str) -> Result<Option<Ke
 }
 
 fn meet_holder(
-    tx: &mut Tx<'_>,
+    tx: &mut Tx<'_, '_>,
     job: &NewJob,
     digest: &[u8; 16],
     holder: &KeyHolder,
@@ -193,7 +195,7 @@ fn meet_holder(
 }
 
 /// Gives a waiting job the new request's content; id, trace_id, ancestor and time of enqueue stay.
-fn replace_spec(tx: &Tx<'_>, job: &NewJob, seq: i64, digest: &[u8; 16], lane: usize) -> Result<(), StoreError> {
+fn replace_spec(tx: &Tx<'_, '_>, job: &NewJob, seq: i64, digest: &[u8; 16], lane: usize) -> Result<(), StoreError> {
     let spec = &job.spec;
     drop_tags(tx, seq)?;
     tx.run(
@@ -224,7 +226,7 @@ fn replace_spec(tx: &Tx<'_>, job: &NewJob, seq: i64, digest: &[u8; 16], lane: us
 }
 
 /// Takes a job out of the tag index, which is sorted by tag: its own list says where it stands.
-pub(crate) fn drop_tags(tx: &Tx<'_>, seq: i64) -> Result<(), StoreError> {
+pub(crate) fn drop_tags(tx: &Tx<'_, '_>, seq: i64) -> Result<(), StoreError> {
     tx.run(
         "DELETE FROM tags WHERE seq = ?1
              AND tag IN (SELECT value FROM json_each((SELECT coalesce(tags, '[]') FROM jobs WHERE seq = ?1)))",

@@ -8,7 +8,7 @@ use rusqlite::params;
 use crate::store::sqlite_error;
 use crate::tx::Tx;
 
-pub(crate) fn recover(tx: &mut Tx<'_>, keep: NodeId, limit: usize) -> Result<Vec<Recovered>, StoreError> {
+pub(crate) fn recover(tx: &mut Tx<'_, '_>, keep: NodeId, limit: usize) -> Result<Vec<Recovered>, StoreError> {
     let rows = numbers(
         tx,
         "SELECT seq FROM jobs INDEXED BY jobs_active WHERE token IS NOT NULL AND node <> ?1 LIMIT ?2",
@@ -36,7 +36,7 @@ pub(crate) fn recover(tx: &mut Tx<'_>, keep: NodeId, limit: usize) -> Result<Vec
     Ok(recovered)
 }
 
-pub(crate) fn expire(tx: &mut Tx<'_>, limit: usize) -> Result<Vec<JobId>, StoreError> {
+pub(crate) fn expire(tx: &mut Tx<'_, '_>, limit: usize) -> Result<Vec<JobId>, StoreError> {
     let rows = numbers(
         tx,
         "SELECT seq FROM jobs INDEXED BY jobs_expiry
@@ -54,7 +54,7 @@ pub(crate) fn expire(tx: &mut Tx<'_>, limit: usize) -> Result<Vec<JobId>, StoreE
 }
 
 /// The row numbers that a query finds, before any of them is changed.
-fn numbers(tx: &Tx<'_>, sql: &'static str, params: impl rusqlite::Params) -> Result<Vec<i64>, StoreError> {
+fn numbers(tx: &Tx<'_, '_>, sql: &'static str, params: impl rusqlite::Params) -> Result<Vec<i64>, StoreError> {
     let mut statement = tx.sql(sql)?;
     let rows = statement.query_map(params, |r| r.get(0)).map_err(|e| sqlite_error(&e))?;
     rows.collect::<rusqlite::Result<_>>().map_err(|e| sqlite_error(&e))

@@ -6,7 +6,7 @@ use rusqlite::params;
 use crate::inspect::queue_counts;
 use crate::tx::Tx;
 
-pub(crate) fn set_queue(tx: &mut Tx<'_>, change: &QueueChange) -> Result<Queue, StoreError> {
+pub(crate) fn set_queue(tx: &mut Tx<'_, '_>, change: &QueueChange) -> Result<Queue, StoreError> {
     let mut switches = tx.memory.lanes.switches(&change.name);
     if let Some(paused) = change.paused {
         switches.paused = paused;

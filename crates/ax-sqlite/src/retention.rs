@@ -16,7 +16,7 @@ const STRETCH: i64 = 5_000;
 
 /// Looks at the rows after `walked`, deletes at most `limit` of them, and moves `walked` on.
 pub(crate) fn prune(
-    tx: &mut Tx<'_>,
+    tx: &mut Tx<'_, '_>,
     cutoffs: &[(State, Timestamp)],
     limit: usize,
     walked: &mut i64,
@@ -40,7 +40,7 @@ pub(crate) fn prune(
     Ok(Pruned { deleted, complete })
 }
 
-fn stretch(tx: &Tx<'_>, after: i64) -> Result<Vec<Standing>, StoreError> {
+fn stretch(tx: &Tx<'_, '_>, after: i64) -> Result<Vec<Standing>, StoreError> {
     let mut statement =
         tx.sql(concat!("SELECT ", standing_columns!(), " FROM jobs WHERE seq > ?1 ORDER BY seq LIMIT ?2"))?;
     let rows = statement.query_map([after, STRETCH], standing).map_err(|e| sqlite_error(&e))?;
@@ -53,14 +53,14 @@ fn is_over(life: &Life, cutoffs: &[(State, Timestamp)]) -> bool {
 }
 
 /// A key answers repeats with this job until its time is over.
-fn key_needs(tx: &Tx<'_>, seq: i64) -> Result<bool, StoreError> {
+fn key_needs(tx: &Tx<'_, '_>, seq: i64) -> Result<bool, StoreError> {
     tx.sql("SELECT count(*) FROM jobs WHERE seq = ?1 AND key IS NOT NULL AND created_at + unique_for_ms * 1000 > ?2")?
         .query_row([seq, tx.now.0], |r| r.get::<_, i64>(0))
         .map(|n| n > 0)
         .map_err(|e| sqlite_error(&e))
 }
 
-fn delete(tx: &mut Tx<'_>, standing: &Standing) -> Result<(), StoreError> {
+fn delete(tx: &mut Tx<'_, '_>, standing: &Standing) -> Result<(), StoreError> {
     drop_tags(tx, standing.seq)?;
     let task = tx.memory.lanes.get(standing.lane).task.clone();
     tx.run(

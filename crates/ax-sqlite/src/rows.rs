@@ -7,10 +7,11 @@ use rusqlite::Row;
 use rusqlite::types::Type;
 
 /// Flag bits of `jobs.flags`.
-pub(crate) const CAREFUL: i64 = 1;
+const CAREFUL: i64 = 1;
 const CANCEL_REQUESTED: i64 = 2;
 
 /// What `decide` needs of a job, and where its row is.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Standing {
     pub(crate) seq: i64,
     pub(crate) id: JobId,

@@ -125,7 +125,6 @@ impl SqliteStore {
         }));
         let writer = Writer {
             path: path.clone(),
-            conn,
             clock: options.clock.clone(),
             ageing: options.ageing,
             memory,
@@ -136,7 +135,7 @@ impl SqliteStore {
         };
         let thread = std::thread::Builder::new()
             .name("ax-write".to_owned())
-            .spawn(move || writer.run())
+            .spawn(move || writer.run(conn))
             .map_err(|e| file_error(&path, &e))?;
         Ok(SqliteStore {
             clock: options.clock,
@@ -180,7 +179,7 @@ impl SqliteStore {
     fn write<T, F>(&self, kind: Kind, rows: usize, body: F) -> Reply<'static, T>
     where
         T: Send + 'static,
-        F: FnMut(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
+        F: FnMut(&mut Tx<'_, '_>) -> Result<T, StoreError> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
         let message = Message::Write { rows, kind, job: Box::new(Write { body, value: None, reply }) };

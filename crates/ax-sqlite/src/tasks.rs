@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 
 use crate::tx::Tx;
 
-pub(crate) fn put_tasks(tx: &mut Tx<'_>, tasks: &[TaskSpec]) -> Result<(), StoreError> {
+pub(crate) fn put_tasks(tx: &mut Tx<'_, '_>, tasks: &[TaskSpec]) -> Result<(), StoreError> {
     for task in tasks {
         let spec = serde_json::to_string(task).unwrap_or_default();
         tx.run(

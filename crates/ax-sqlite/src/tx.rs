@@ -1,10 +1,12 @@
 //! One write transaction: the rows, what the writer remembers, and the counts that go with them.
 
+use std::collections::HashMap;
+
 use ax_model::lifecycle::{Change, Note};
 use ax_model::priority::{Ageing, Picker};
 use ax_model::store::{StoreError, StoreErrorKind};
-use ax_model::{JobId, Timestamp};
-use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+use ax_model::{JobId, Life, Timestamp};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Statement, params};
 
 use crate::counts::Deltas;
 use crate::lanes::Lanes;
@@ -18,6 +20,8 @@ pub(crate) struct Memory {
     pub(crate) picker: Picker,
     /// The number of the next row.
     pub(crate) next_seq: i64,
+    /// Jobs under a lease, by row: what ends an attempt need not read its row again. A cache: what is not here is read.
+    pub(crate) active: HashMap<i64, Standing>,
 }
 
 impl Memory {
@@ -26,13 +30,60 @@ impl Memory {
         let next_seq = conn
             .query_row("SELECT coalesce(max(seq), 0) + 1 FROM jobs", [], |r| r.get(0))
             .map_err(|e| sqlite_error(&e))?;
-        Ok(Memory { lanes, picker, next_seq })
+        Ok(Memory { lanes, picker, next_seq, active: HashMap::new() })
+    }
+}
+
+macro_rules! save_sql {
+    ($texts:literal) => {
+        concat!(
+            "UPDATE jobs SET state = ?2, claim_at = ?3, run_at = ?4, attempt = ?5, failures = ?6, interruptions = ?7, \
+             node = ?8, token = ?9, flags = ?10, last_cause = ?11, claimed_at = ?12, started_at = ?13, \
+             finished_at = ?14, updated_at = ?15, start_before = ?16",
+            $texts,
+            " WHERE seq = ?1"
+        )
+    };
+}
+
+/// The statements that every job passes, prepared once for the life of the connection.
+pub(crate) struct Hot<'c> {
+    pub(crate) begin: Statement<'c>,
+    pub(crate) commit: Statement<'c>,
+    pub(crate) insert: Statement<'c>,
+    pub(crate) read_ahead: Statement<'c>,
+    pub(crate) head: Statement<'c>,
+    pub(crate) take_read: Statement<'c>,
+    pub(crate) take: Statement<'c>,
+    load: Statement<'c>,
+    save: Statement<'c>,
+    save_result: Statement<'c>,
+    save_error: Statement<'c>,
+}
+
+impl<'c> Hot<'c> {
+    pub(crate) fn prepare(conn: &'c Connection) -> Result<Hot<'c>, StoreError> {
+        let sql = |text| conn.prepare(text).map_err(|e| sqlite_error(&e));
+        Ok(Hot {
+            begin: sql("BEGIN IMMEDIATE")?,
+            commit: sql("COMMIT")?,
+            insert: sql(crate::enqueue::INSERT)?,
+            read_ahead: sql(crate::claim::READ_AHEAD)?,
+            head: sql(crate::claim::HEAD)?,
+            take_read: sql(crate::claim::TAKE_READ)?,
+            take: sql(crate::claim::TAKE)?,
+            load: sql(concat!("SELECT ", standing_columns!(), " FROM jobs WHERE seq = ?1"))?,
+            save: sql(save_sql!(""))?,
+            save_result: sql(save_sql!(", result = ?17, last_error = NULL, progress = NULL"))?,
+            save_error: sql(save_sql!(", last_error = ?17, progress = NULL"))?,
+        })
     }
 }
 
 /// The running transaction, as the verbs see it.
-pub(crate) struct Tx<'t> {
-    pub(crate) conn: &'t Connection,
+pub(crate) struct Tx<'t, 'c> {
+    pub(crate) conn: &'c Connection,
+    pub(crate) hot: &'t mut Hot<'c>,
     pub(crate) memory: &'t mut Memory,
     pub(crate) deltas: Deltas,
     pub(crate) ageing: Ageing,
@@ -40,9 +91,9 @@ pub(crate) struct Tx<'t> {
     pub(crate) now: Timestamp,
 }
 
-impl<'t> Tx<'t> {
+impl<'t, 'c> Tx<'t, 'c> {
     /// A statement prepared once for the life of the connection.
-    pub(crate) fn sql(&self, text: &'static str) -> Result<CachedStatement<'t>, StoreError> {
+    pub(crate) fn sql(&self, text: &'static str) -> Result<CachedStatement<'c>, StoreError> {
         self.conn.prepare_cached(text).map_err(|e| sqlite_error(&e))
     }
 
@@ -53,7 +104,7 @@ impl<'t> Tx<'t> {
     /// Runs `body`; when it refuses (an `Ok(Err(_))`), everything it wrote is undone, and nothing else.
     pub(crate) fn all_or_nothing<T, R>(
         &mut self,
-        body: impl FnOnce(&mut Tx<'t>) -> Result<Result<T, R>, StoreError>,
+        body: impl FnOnce(&mut Tx<'t, 'c>) -> Result<Result<T, R>, StoreError>,
     ) -> Result<Result<T, R>, StoreError> {
         let before = self.deltas.clone();
         self.run("SAVEPOINT part", [])?;
@@ -76,11 +127,11 @@ impl<'t> Tx<'t> {
         Ok(self.memory.lanes.add(queue, task))
     }
 
-    pub(crate) fn standing_by_seq(&self, seq: i64) -> Result<Option<Standing>, StoreError> {
-        self.sql(concat!("SELECT ", standing_columns!(), " FROM jobs WHERE seq = ?1"))?
-            .query_row([seq], standing)
-            .optional()
-            .map_err(|e| sqlite_error(&e))
+    pub(crate) fn standing_by_seq(&mut self, seq: i64) -> Result<Option<Standing>, StoreError> {
+        if let Some(standing) = self.memory.active.get(&seq) {
+            return Ok(Some(*standing));
+        }
+        self.hot.load.query_row([seq], standing).optional().map_err(|e| sqlite_error(&e))
     }
 
     pub(crate) fn standing_by_id(&self, id: JobId) -> Result<Option<Standing>, StoreError> {
@@ -93,17 +144,20 @@ impl<'t> Tx<'t> {
     /// Saves what `decide` gave: the life, the texts, the attempt's row, the counts, and the lane's head.
     pub(crate) fn save(&mut self, old: &Standing, change: &Change) -> Result<(), StoreError> {
         let life = &change.life;
-        let claim_at = life.claim_at();
-        match &change.note {
-            Note::Keep => self.save_life(old.seq, change, None, None)?,
-            Note::Result(result) => self.save_life(old.seq, change, Some(result), None)?,
-            Note::Error(error) => self.save_life(old.seq, change, None, Some(&error_text(error)))?,
+        let error = match &change.note {
+            Note::Error(error) => Some(error_text(error)),
+            Note::Keep | Note::Result(_) => None,
+        };
+        let (statement, text) = match &change.note {
+            Note::Keep => (&mut self.hot.save, None),
+            Note::Result(result) => (&mut self.hot.save_result, Some(result.as_str())),
+            Note::Error(_) => (&mut self.hot.save_error, error.as_deref()),
+        };
+        let saved = bind_life(statement, old.seq, life, text).and_then(|()| statement.raw_execute());
+        if saved.map_err(|e| sqlite_error(&e))? != 1 {
+            return Err(StoreError::new(StoreErrorKind::Unusable, "a row vanished between load and save"));
         }
         if let Some(ended) = &change.ended {
-            let error = match &change.note {
-                Note::Error(error) => Some(error_text(error)),
-                _ => None,
-            };
             self.run(
                 "INSERT INTO attempts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
                 params![
@@ -120,62 +174,20 @@ impl<'t> Tx<'t> {
             )?;
         }
         self.deltas.moved(old.lane, &old.life, life, change.ended.as_ref(), self.now);
-        if let Some(due) = claim_at {
-            self.memory.lanes.note_due(old.lane, old.priority, due);
-        }
+        self.remember(old, life);
         Ok(())
     }
 
-    fn save_life(
-        &mut self,
-        seq: i64,
-        change: &Change,
-        result: Option<&str>,
-        error: Option<&str>,
-    ) -> Result<(), StoreError> {
-        macro_rules! update {
-            ($texts:literal) => {
-                concat!(
-                    "UPDATE jobs SET state = ?2, claim_at = ?3, run_at = ?4, attempt = ?5, failures = ?6, \
-                     interruptions = ?7, node = ?8, token = ?9, flags = ?10, last_cause = ?11, claimed_at = ?12, \
-                     started_at = ?13, finished_at = ?14, updated_at = ?15, start_before = ?16",
-                    $texts,
-                    " WHERE seq = ?1"
-                )
-            };
+    /// Brings what the writer remembers up to date with a life that was just written.
+    pub(crate) fn remember(&mut self, old: &Standing, life: &Life) {
+        if life.lease.is_some() {
+            self.memory.active.insert(old.seq, Standing { life: *life, ..*old });
+        } else {
+            self.memory.active.remove(&old.seq);
         }
-        let mut statement = match (&change.note, result, error) {
-            (Note::Keep, ..) => self.sql(update!(""))?,
-            (Note::Result(_), ..) => self.sql(update!(", result = ?17, last_error = NULL, progress = NULL"))?,
-            (Note::Error(_), ..) => self.sql(update!(", last_error = ?17, progress = NULL"))?,
-        };
-        let life = &change.life;
-        let bound: rusqlite::Result<()> = (|| {
-            statement.raw_bind_parameter(1, seq)?;
-            statement.raw_bind_parameter(2, life.state.code())?;
-            statement.raw_bind_parameter(3, life.claim_at().map(|t| t.0))?;
-            statement.raw_bind_parameter(4, life.run_at.0)?;
-            statement.raw_bind_parameter(5, life.attempt)?;
-            statement.raw_bind_parameter(6, life.failures)?;
-            statement.raw_bind_parameter(7, life.interruptions)?;
-            statement.raw_bind_parameter(8, life.lease.map(|l| l.node.0.cast_signed()))?;
-            statement.raw_bind_parameter(9, life.lease.map(|l| l.token.0.cast_signed()))?;
-            statement.raw_bind_parameter(10, flags(life))?;
-            statement.raw_bind_parameter(11, life.last_cause.map(ax_model::Cause::code))?;
-            statement.raw_bind_parameter(12, life.claimed_at.map(|t| t.0))?;
-            statement.raw_bind_parameter(13, life.started_at.map(|t| t.0))?;
-            statement.raw_bind_parameter(14, life.finished_at.map(|t| t.0))?;
-            statement.raw_bind_parameter(15, life.updated_at.0)?;
-            statement.raw_bind_parameter(16, life.start_before.map(|t| t.0))?;
-            if let Some(text) = result.or(error) {
-                statement.raw_bind_parameter(17, text)?;
-            }
-            Ok(())
-        })();
-        bound.and_then(|()| statement.raw_execute()).map_err(|e| sqlite_error(&e)).and_then(|n| match n {
-            1 => Ok(()),
-            _ => Err(StoreError::new(StoreErrorKind::Unusable, "a row vanished between load and save")),
-        })
+        if let Some(due) = life.claim_at() {
+            self.memory.lanes.note_due(old.lane, old.priority, due);
+        }
     }
 
     /// Notes in a job's history what a person or client did to it.
@@ -185,5 +197,28 @@ impl<'t> Tx<'t> {
             params![seq, self.now.0, what],
         )?;
         Ok(())
+    }
+}
+
+fn bind_life(statement: &mut Statement<'_>, seq: i64, life: &Life, text: Option<&str>) -> rusqlite::Result<()> {
+    statement.raw_bind_parameter(1, seq)?;
+    statement.raw_bind_parameter(2, life.state.code())?;
+    statement.raw_bind_parameter(3, life.claim_at().map(|t| t.0))?;
+    statement.raw_bind_parameter(4, life.run_at.0)?;
+    statement.raw_bind_parameter(5, life.attempt)?;
+    statement.raw_bind_parameter(6, life.failures)?;
+    statement.raw_bind_parameter(7, life.interruptions)?;
+    statement.raw_bind_parameter(8, life.lease.map(|l| l.node.0.cast_signed()))?;
+    statement.raw_bind_parameter(9, life.lease.map(|l| l.token.0.cast_signed()))?;
+    statement.raw_bind_parameter(10, flags(life))?;
+    statement.raw_bind_parameter(11, life.last_cause.map(ax_model::Cause::code))?;
+    statement.raw_bind_parameter(12, life.claimed_at.map(|t| t.0))?;
+    statement.raw_bind_parameter(13, life.started_at.map(|t| t.0))?;
+    statement.raw_bind_parameter(14, life.finished_at.map(|t| t.0))?;
+    statement.raw_bind_parameter(15, life.updated_at.0)?;
+    statement.raw_bind_parameter(16, life.start_before.map(|t| t.0))?;
+    match text {
+        Some(text) => statement.raw_bind_parameter(17, text),
+        None => Ok(()),
     }
 }

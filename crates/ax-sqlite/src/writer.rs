@@ -19,7 +19,7 @@ use crate::counts::Deltas;
 use crate::failpoints::{self, Kind};
 use crate::lanes::{Lane, Lanes};
 use crate::store::{connect_writer, sqlite_error};
-use crate::tx::{Memory, Tx};
+use crate::tx::{Hot, Memory, Tx};
 
 /// A batch takes no further message once it holds this many rows.
 const BATCH_ROWS: usize = 1_000;
@@ -43,7 +43,7 @@ pub(crate) enum Message {
 /// A write that can be run again, because a batch is rolled back when another one of it fails.
 pub(crate) trait WriteJob: Send {
     /// Does it, and keeps the answer.
-    fn run(&mut self, tx: &mut Tx<'_>) -> Result<(), StoreError>;
+    fn run(&mut self, tx: &mut Tx<'_, '_>) -> Result<(), StoreError>;
     /// Sends the kept answer, or the error.
     fn answer(self: Box<Self>, outcome: Result<(), StoreError>);
 }
@@ -57,9 +57,9 @@ pub(crate) struct Write<T, F> {
 
 impl<T: Send, F> WriteJob for Write<T, F>
 where
-    F: FnMut(&mut Tx<'_>) -> Result<T, StoreError> + Send,
+    F: FnMut(&mut Tx<'_, '_>) -> Result<T, StoreError> + Send,
 {
-    fn run(&mut self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+    fn run(&mut self, tx: &mut Tx<'_, '_>) -> Result<(), StoreError> {
         self.value = Some((self.body)(tx)?);
         Ok(())
     }
@@ -127,7 +127,7 @@ impl Drop for Grant {
         }
         let (reply, _) = oneshot::channel();
         let rows = acts.len();
-        let body = move |tx: &mut Tx<'_>| crate::apply::apply(tx, &acts);
+        let body = move |tx: &mut Tx<'_, '_>| crate::apply::apply(tx, &acts);
         let _ = writer.send(Message::Write { rows, kind: Kind::Apply, job: Box::new(Write { body, value: None, reply }) });
     }
 }
@@ -152,7 +152,6 @@ fn watch_wal(conn: &mut Connection, pages: &Arc<AtomicI32>) {
 /// What the writer's thread owns.
 pub(crate) struct Writer {
     pub(crate) path: PathBuf,
-    pub(crate) conn: Connection,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ageing: Ageing,
     pub(crate) memory: Memory,
@@ -165,29 +164,72 @@ pub(crate) struct Writer {
 
 type Job = (Kind, Box<dyn WriteJob>);
 
+/// Why the work on one connection ended.
+#[derive(PartialEq, Eq)]
+enum Served {
+    UntilClosed,
+    UntilInDoubt,
+}
+
 impl Writer {
     /// Runs until the store is closed, then checkpoints, so that the file stands alone.
-    pub(crate) fn run(mut self) {
-        watch_wal(&mut self.conn, &self.wal_pages);
+    pub(crate) fn run(mut self, mut conn: Connection) {
         loop {
-            let Some(first) = self.next() else { break };
-            let (jobs, open) = self.gather(first);
-            self.transact(jobs);
-            if self.wal_pages.load(Ordering::Relaxed) >= CHECKPOINT_ANYWAY {
-                self.checkpoint("PASSIVE");
+            watch_wal(&mut conn, &self.wal_pages);
+            match Hot::prepare(&conn) {
+                Ok(mut hot) => {
+                    if self.serve(&conn, &mut hot) == Served::UntilClosed {
+                        break;
+                    }
+                }
+                Err(e) => {
+                    tracing::error!(error = %e, "the store can't be written to");
+                    if !self.refuse_for_a_while(&e) {
+                        break;
+                    }
+                }
             }
-            if !open {
-                break;
+            // After an I/O error the connection may not be trusted.
+            match connect_writer(&self.path) {
+                Ok(fresh) => conn = fresh,
+                Err(e) => tracing::error!(error = %e, "the store can't be opened again"),
             }
+            self.reload(&conn);
         }
         for parked in self.parked.drain(..) {
             let _ = parked.reply.send(Err(closed()));
         }
-        self.checkpoint("TRUNCATE");
+        self.checkpoint(&conn, "TRUNCATE");
+    }
+
+    /// Works on one connection until the store is closed or the connection is in doubt.
+    fn serve<'c>(&mut self, conn: &'c Connection, hot: &mut Hot<'c>) -> Served {
+        loop {
+            let Some(first) = self.next(conn) else { return Served::UntilClosed };
+            let (jobs, open) = self.gather(first);
+            let sound = self.transact(conn, hot, jobs);
+            if self.wal_pages.load(Ordering::Relaxed) >= CHECKPOINT_ANYWAY {
+                self.checkpoint(conn, "PASSIVE");
+            }
+            if !open {
+                return Served::UntilClosed;
+            }
+            if !sound {
+                return Served::UntilInDoubt;
+            }
+        }
+    }
+
+    /// Answers what comes in with `error` for a moment; `false` = the store is being closed.
+    fn refuse_for_a_while(&mut self, error: &StoreError) -> bool {
+        let Ok(first) = self.inbox.recv_timeout(LONGEST_SLEEP) else { return self.own.upgrade().is_some() };
+        let (jobs, open) = self.gather(first);
+        self.fail_all(jobs, error);
+        open
     }
 
     /// The next message; `Wake` when a parked claim's time has come; `None` when every sender is gone.
-    fn next(&mut self) -> Option<Message> {
+    fn next(&mut self, conn: &Connection) -> Option<Message> {
         loop {
             let (sleep, idle_checkpoint) = match self.until_due() {
                 _ if self.wal_pages.load(Ordering::Relaxed) >= CHECKPOINT_WHEN_IDLE => (Some(IDLE), true),
@@ -200,7 +242,7 @@ impl Writer {
             match received {
                 Ok(message) => return Some(message),
                 Err(RecvTimeoutError::Disconnected) => return None,
-                Err(RecvTimeoutError::Timeout) if idle_checkpoint => self.checkpoint("PASSIVE"),
+                Err(RecvTimeoutError::Timeout) if idle_checkpoint => self.checkpoint(conn, "PASSIVE"),
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if self.any_parked_due(self.clock.now()) {
@@ -253,10 +295,10 @@ impl Writer {
     }
 
     /// Runs the batch in one transaction and answers everyone. A job that fails by its own fault is taken out and the rest
-    /// is run again; when the store itself is in trouble, all fail.
-    fn transact(&mut self, mut jobs: Vec<Job>) {
+    /// is run again; when the store itself is in trouble, all fail. `false` = the connection is in doubt.
+    fn transact<'c>(&mut self, conn: &'c Connection, hot: &mut Hot<'c>, mut jobs: Vec<Job>) -> bool {
         while !jobs.is_empty() || !self.parked.is_empty() {
-            match self.attempt(&mut jobs) {
+            let (error, culprit) = match self.attempt(conn, hot, &mut jobs) {
                 Ok(grants) => {
                     for (_, job) in jobs {
                         job.answer(Ok(()));
@@ -264,36 +306,47 @@ impl Writer {
                     for (parked, jobs) in grants {
                         let _ = parked.reply.send(Ok(Grant { jobs, writer: self.own.clone() }));
                     }
-                    return;
+                    return true;
                 }
-                Err((error, culprit)) => {
-                    self.roll_back(&error);
-                    match culprit {
-                        Some(index) if !error.is_temporary() && error.kind != StoreErrorKind::Closed => {
-                            let (_, job) = jobs.remove(index);
-                            job.answer(Err(error));
-                        }
-                        _ => {
-                            for (_, job) in jobs {
-                                job.answer(Err(error.clone()));
-                            }
-                            for parked in self.parked.drain(..) {
-                                let _ = parked.reply.send(Err(error.clone()));
-                            }
-                            return;
-                        }
-                    }
+                Err(failed) => failed,
+            };
+            if !conn.is_autocommit() {
+                let _ = conn.execute_batch("ROLLBACK");
+            }
+            self.reload(conn);
+            match culprit {
+                Some(index) if !error.is_temporary() => {
+                    let (_, job) = jobs.remove(index);
+                    job.answer(Err(error));
+                }
+                _ => {
+                    self.fail_all(jobs, &error);
+                    return error.kind != StoreErrorKind::Io;
                 }
             }
+        }
+        true
+    }
+
+    fn fail_all(&mut self, jobs: Vec<Job>, error: &StoreError) {
+        for (_, job) in jobs {
+            job.answer(Err(error.clone()));
+        }
+        for parked in self.parked.drain(..) {
+            let _ = parked.reply.send(Err(error.clone()));
         }
     }
 
     /// One try at the whole transaction; on failure says which job was at fault, if one was.
-    fn attempt(&mut self, jobs: &mut [Job]) -> Result<Vec<(Parked, Vec<Claimed>)>, (StoreError, Option<usize>)> {
+    fn attempt<'c>(
+        &mut self,
+        conn: &'c Connection,
+        hot: &mut Hot<'c>,
+        jobs: &mut [Job],
+    ) -> Result<Vec<(Parked, Vec<Claimed>)>, (StoreError, Option<usize>)> {
         let now = self.clock.now();
-        let sql = |conn: &Connection, text| conn.prepare_cached(text).and_then(|mut s| s.execute([])).map_err(|e| sqlite_error(&e));
-        sql(&self.conn, "BEGIN IMMEDIATE").map_err(|e| (e, None))?;
-        let mut tx = Tx { conn: &self.conn, memory: &mut self.memory, deltas: Deltas::default(), ageing: self.ageing, now };
+        hot.begin.execute([]).map_err(|e| (sqlite_error(&e), None))?;
+        let mut tx = Tx { conn, hot, memory: &mut self.memory, deltas: Deltas::default(), ageing: self.ageing, now };
         let mut kinds: Vec<Kind> = vec![];
         for (index, (kind, job)) in jobs.iter_mut().enumerate() {
             job.run(&mut tx).map_err(|e| (e, Some(index)))?;
@@ -308,7 +361,7 @@ impl Writer {
         let flushed = tx.deltas.flush(tx.conn, now).map_err(|e| sqlite_error(&e));
         let committed = flushed.and_then(|()| {
             failpoints::before_commit(&kinds);
-            sql(tx.conn, "COMMIT")
+            tx.hot.commit.execute([]).map_err(|e| sqlite_error(&e))
         });
         match committed {
             Ok(_) => {
@@ -322,27 +375,16 @@ impl Writer {
         }
     }
 
-    /// Undoes whatever is left of the transaction. What the writer remembers is read again from the file; if even that
-    /// fails, on a new connection: after an I/O error the old one may not be trusted.
-    fn roll_back(&mut self, error: &StoreError) {
-        if !self.conn.is_autocommit() {
-            let _ = self.conn.execute_batch("ROLLBACK");
-        }
-        let picker = self.memory.picker.clone();
-        if error.kind == StoreErrorKind::Io
-            && let Ok(conn) = connect_writer(&self.path)
-        {
-            self.conn = conn;
-            watch_wal(&mut self.conn, &self.wal_pages);
-        }
-        match Memory::load(&self.conn, picker) {
+    /// Reads again from the file what the writer remembers: after a rollback it may remember what never came to be.
+    fn reload(&mut self, conn: &Connection) {
+        match Memory::load(conn, self.memory.picker.clone()) {
             Ok(memory) => self.memory = memory,
             Err(e) => tracing::error!(error = %e, "the store can't be read again after a failed write"),
         }
     }
 
-    fn checkpoint(&self, mode: &str) {
-        let done = self.conn.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()));
+    fn checkpoint(&self, conn: &Connection, mode: &str) {
+        let done = conn.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()));
         match done {
             Ok(()) => self.wal_pages.store(0, Ordering::Relaxed),
             Err(e) => tracing::warn!(error = %e, "a checkpoint failed; it will be tried again"),
@@ -351,7 +393,7 @@ impl Writer {
 }
 
 /// Tries every parked claim; those that found something, or do not want to wait, leave the park.
-fn try_parked(tx: &mut Tx<'_>, parked: &mut Vec<Parked>) -> Result<Vec<(Parked, Vec<Claimed>)>, StoreError> {
+fn try_parked(tx: &mut Tx<'_, '_>, parked: &mut Vec<Parked>) -> Result<Vec<(Parked, Vec<Claimed>)>, StoreError> {
     parked.retain(|p| !p.reply.is_closed());
     let mut found: Vec<Vec<Claimed>> = Vec::with_capacity(parked.len());
     for p in parked.iter_mut() {
