@@ -1,0 +1,145 @@
+//! `rea job`: everything about one job, and what to do next.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::road::Road;
+use super::show::{self, Screen, line, pair, word};
+use super::{Exit, Failure, Reach, waits};
+use crate::http::query::encode;
+
+/// The flags of `rea job`.
+#[derive(Args)]
+pub(super) struct Job {
+    /// The job's id
+    #[arg(value_name = "TASK_ID")]
+    id: String,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+impl Job {
+    pub(super) async fn run(self) -> Result<Exit, Failure> {
+        let mut road = Road::open(&self.reach).await?;
+        let asked = self.ask(&mut road).await;
+        road.close().await;
+        let (job, past, why) = asked?;
+        if self.reach.json {
+            let mut job = job;
+            job["history"] = past;
+            job["waits_for"] = why.map_or(Value::Null, Value::String);
+            show::json(&job)?;
+        } else {
+            print(&job, &past, why.as_deref())?;
+        }
+        Ok(Exit::Ok)
+    }
+
+    async fn ask(&self, road: &mut Road) -> Result<(Value, Value, Option<String>), Failure> {
+        let id = encode(&self.id);
+        let job = road.get(&format!("/jobs/{id}")).await?;
+        let past = road.get(&format!("/jobs/{id}/attempts")).await?["history"].take();
+        let waiting = matches!(job["state"].as_str(), Some("pending" | "failed" | "dispatched"));
+        let why = if waiting {
+            let (queues, status) = (road.get("/queues").await?, road.get("/status").await?);
+            let now_us = jiff::Timestamp::now().as_microsecond();
+            let world = json!({ "queues": queues["queues"], "status": status, "server": road.has_server() });
+            Some(waits::waits_for(&job, &world, now_us))
+        } else {
+            None
+        };
+        Ok((job, past, why))
+    }
+}
+
+fn print(job: &Value, past: &Value, why: Option<&str>) -> Result<(), Failure> {
+    let screen = Screen::stdout();
+    let state = show::state_word(job);
+    pair("job", word(&job["task_id"]))?;
+    pair("task", word(&job["task"]))?;
+    pair("state", screen.state(state))?;
+    if let Some(why) = why {
+        pair("waits for", why)?;
+    }
+    pair("args", format!("{} {}", word(&job["args"]), word(&job["kwargs"])))?;
+    pair("queue", format!("{}, priority {}", word(&job["queue"]), job["priority"]))?;
+    pair("attempts", attempts(job))?;
+    let timeout = if job["timeout"].is_null() { "none".to_owned() } else { format!("{} s", job["timeout"]) };
+    pair("timeout", timeout)?;
+    pair("trace_id", word(&job["trace_id"]))?;
+    if job["root_id"] != job["task_id"] {
+        pair("root_id", word(&job["root_id"]))?;
+    }
+    for name in ["key", "start_before"] {
+        if !job[name].is_null() {
+            pair(name, word(&job[name]))?;
+        }
+    }
+    if job["tags"].as_array().is_some_and(|t| !t.is_empty()) {
+        pair("tags", word(&job["tags"]))?;
+    }
+    pair("enqueued", screen.moment(&job["created_at"]))?;
+    pair("due", screen.moment(&job["run_at"]))?;
+    for (label, name) in [("started", "started_at"), ("ended", "finished_at")] {
+        if !job[name].is_null() {
+            pair(label, screen.moment(&job[name]))?;
+        }
+    }
+    if let Some(progress) = job["progress"].as_object() {
+        pair("progress", format!("{}/{} {}", progress["done"], word(&progress["total"]), word(&progress["note"])))?;
+    }
+    if job.get("result").is_some() {
+        pair("result", word(&Value::String(job["result"].to_string())))?;
+    }
+    error(&job["last_error"])?;
+    history(&screen, past)?;
+    next_step(job, state)
+}
+
+fn attempts(job: &Value) -> String {
+    let failures = format!("{} ({} of {} failures)", job["attempt"], job["failures"], job["max_attempts"]);
+    match job["interruptions"].as_u64() {
+        Some(n) if n > 0 => format!("{failures}, {n} interruptions of {}", job["max_interruptions"]),
+        _ => failures,
+    }
+}
+
+fn error(error: &Value) -> Result<(), Failure> {
+    if error.is_null() {
+        return Ok(());
+    }
+    pair("last error", format!("{}: {}: {}", word(&error["cause"]), word(&error["type"]), word(&error["message"])))?;
+    error["traceback"].as_str().map_or(Ok(()), show::block)
+}
+
+/// Past attempts that did not end well, and what people did.
+fn history(screen: &Screen, past: &Value) -> Result<(), Failure> {
+    let entries = past.as_array().map(Vec::as_slice).unwrap_or_default();
+    if entries.is_empty() {
+        return Ok(());
+    }
+    line("")?;
+    let rows = entries.iter().map(|e| match e["kind"].as_str() {
+        Some("attempt") => vec![
+            format!("attempt {}", e["attempt"]),
+            word(&e["cause"]),
+            screen.relative(&e["ended_at"]),
+            format!("{} {}", word(&e["error"]["type"]), word(&e["error"]["message"])),
+        ],
+        _ => vec![word(&e["what"]), "by hand".to_owned(), screen.relative(&e["at"]), String::new()],
+    });
+    screen.table(&["HISTORY", "END", "WHEN", "ERROR"], rows.collect())
+}
+
+/// What a person can do from here.
+fn next_step(job: &Value, state: &str) -> Result<(), Failure> {
+    let id = word(&job["task_id"]);
+    let next = match state {
+        "held" => format!("decide: rea retry {id} | rea mark-success {id} | rea cancel {id}"),
+        "dead" | "cancelled" => format!("run it again: rea retry {id}    its output: rea log {id}"),
+        "failed" => format!("do not wait: rea retry {id}    its output: rea log {id}"),
+        "running" => format!("its output: rea log {id}    stop it: rea cancel {id}"),
+        _ => return Ok(()),
+    };
+    line(format!("\n{next}"))
+}

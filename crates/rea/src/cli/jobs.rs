@@ -1,0 +1,129 @@
+//! `rea jobs`: a listing.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::road::Road;
+use super::show::{self, Screen, word};
+use super::{Exit, Failure, Reach};
+use crate::http::query::encode;
+
+const EXAMPLES: &str = "Examples:
+  rea jobs --state failed,dead,held
+  rea jobs --state ready --queue mail --limit 10
+  rea jobs --tag nightly --json | jq '.jobs[].task_id'";
+
+/// Most jobs on one page of the API.
+const PAGE: usize = 200;
+
+/// The flags of `rea jobs`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Jobs {
+    /// ready, or any of pending,dispatched,running,failed,success,dead,cancelled,skipped,held
+    #[arg(long, short)]
+    state: Option<String>,
+    /// Of this task
+    #[arg(long, short)]
+    task: Option<String>,
+    /// In this queue
+    #[arg(long, short)]
+    queue: Option<String>,
+    /// With this tag
+    #[arg(long)]
+    tag: Option<String>,
+    /// With this idempotency key
+    #[arg(long)]
+    key: Option<String>,
+    /// With this trace_id
+    #[arg(long)]
+    trace_id: Option<String>,
+    /// Of this first ancestor
+    #[arg(long)]
+    root_id: Option<String>,
+    /// Most jobs to list
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
+    limit: usize,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+impl Jobs {
+    pub(super) async fn run(self) -> Result<Exit, Failure> {
+        let mut road = Road::open(&self.reach).await?;
+        let found = self.collect(&mut road).await;
+        road.close().await;
+        let (jobs, next) = found?;
+        if self.reach.json {
+            show::json(&json!({ "jobs": jobs, "next_cursor": next }))?;
+        } else {
+            print(&jobs)?;
+            if !next.is_null() {
+                show::note(&format!("note: there are more; these are the newest {}", jobs.len()));
+            }
+        }
+        Ok(Exit::Ok)
+    }
+
+    /// Pages until there are enough.
+    async fn collect(&self, road: &mut Road) -> Result<(Vec<Value>, Value), Failure> {
+        let mut filter = String::new();
+        for (name, value) in [
+            ("state", &self.state),
+            ("task", &self.task),
+            ("queue", &self.queue),
+            ("tag", &self.tag),
+            ("key", &self.key),
+            ("trace_id", &self.trace_id),
+            ("root_id", &self.root_id),
+        ] {
+            if let Some(text) = value {
+                filter.push_str(&format!("&{name}={}", encode(text)));
+            }
+        }
+        let mut jobs = Vec::new();
+        let mut next = Value::Null;
+        while jobs.len() < self.limit {
+            let cursor = next.as_str().map(|c| format!("&cursor={c}")).unwrap_or_default();
+            let limit = (self.limit - jobs.len()).min(PAGE);
+            let mut page = road.get(&format!("/jobs?limit={limit}{filter}{cursor}")).await?;
+            if let Value::Array(more) = page["jobs"].take() {
+                jobs.extend(more);
+            }
+            next = page["next_cursor"].take();
+            if next.is_null() {
+                break;
+            }
+        }
+        Ok((jobs, next))
+    }
+}
+
+fn print(jobs: &[Value]) -> Result<(), Failure> {
+    let screen = Screen::stdout();
+    let rows = jobs.iter().map(|job| {
+        let state = show::state_word(job);
+        vec![
+            word(&job["task_id"]),
+            word(&job["task"]),
+            word(&job["queue"]),
+            screen.state(state),
+            format!("{}/{}", job["attempt"], job["max_attempts"]),
+            screen.relative(&job["created_at"]),
+            when(&screen, job, state),
+        ]
+    });
+    screen.table(&["ID", "TASK", "QUEUE", "STATE", "ATTEMPT", "ENQUEUED", "NEXT / LAST"], rows.collect())
+}
+
+/// The one more time that matters in this state.
+fn when(screen: &Screen, job: &Value, state: &str) -> String {
+    match state {
+        "pending" => format!("due {}", screen.relative(&job["run_at"])),
+        "failed" => format!("again {}", screen.relative(&job["run_at"])),
+        "ready" => format!("due {}", screen.relative(&job["run_at"])),
+        "dispatched" => format!("claimed {}", screen.relative(&job["claimed_at"])),
+        "running" => format!("started {}", screen.relative(&job["started_at"])),
+        _ => format!("ended {}", screen.relative(&job["finished_at"])),
+    }
+}

@@ -1,0 +1,124 @@
+//! The command line. Every command but `serve` and `db` is one or a few requests to the HTTP API, nothing else.
+
+mod act;
+mod db;
+mod enqueue;
+mod exit;
+mod job;
+mod jobs;
+mod log;
+mod queue;
+mod road;
+mod serve;
+mod show;
+mod status;
+mod tasks;
+mod trace;
+mod waits;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+pub use exit::{Exit, Failure};
+
+/// A durable background-job runner: one binary, one SQLite file.
+#[derive(Parser)]
+#[command(name = "rea", version, about, max_term_width = 110, after_help = exit::HELP, disable_help_subcommand = true)]
+struct Line {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Run the server: take jobs over HTTP and run them in worker processes
+    Serve(serve::Serve),
+    /// Store a job; it runs once it is due
+    Enqueue(enqueue::Enqueue),
+    /// List jobs, newest first
+    Jobs(jobs::Jobs),
+    /// Show one job: what it is, what it waits for, what became of its attempts
+    Job(job::Job),
+    /// Show the output of a job
+    Log(log::Log),
+    /// Show the life of a job, or of a whole chain of jobs, as a timeline
+    Trace(trace::Trace),
+    /// Cancel jobs; running ones are stopped
+    Cancel(act::Cancel),
+    /// Run ended jobs again
+    Retry(act::Retry),
+    /// Say that held jobs did their work
+    MarkSuccess(act::MarkSuccess),
+    /// Show how the server and its queues are
+    Status(status::Status),
+    /// List the tasks that jobs can be made of
+    Tasks(tasks::Tasks),
+    /// List, pause, resume and limit queues
+    Queue(queue::Queue),
+    /// Look after the store's file while no server runs
+    Db(db::Db),
+}
+
+/// Where the server or the store is, and how to print. The same for every command that asks something.
+#[derive(Args, Clone, Debug)]
+struct Reach {
+    /// The store; its server is asked if one runs
+    #[arg(long, value_name = "FILE", env = "REA_DB", default_value = "rea.db", help_heading = "Where")]
+    db: PathBuf,
+    /// A server to ask instead, such as http://127.0.0.1:8000
+    #[arg(long, env = "REA_URL", help_heading = "Where")]
+    url: Option<String>,
+    /// File that holds the server's token [else: REA_TOKEN]
+    #[arg(long, value_name = "FILE", env = "REA_TOKEN_FILE", help_heading = "Where")]
+    token_file: Option<PathBuf>,
+    /// Print JSON, as the API sends it
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the program.
+#[must_use]
+pub fn main() -> ExitCode {
+    match run(Line::parse().verb) {
+        Ok(exit) => exit.into(),
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(verb: Verb) -> Result<Exit, Failure> {
+    match verb {
+        Verb::Serve(verb) => verb.run(),
+        Verb::Db(verb) => asking(verb.run()),
+        Verb::Enqueue(verb) => asking(verb.run()),
+        Verb::Jobs(verb) => asking(verb.run()),
+        Verb::Job(verb) => asking(verb.run()),
+        Verb::Log(verb) => asking(verb.run()),
+        Verb::Trace(verb) => asking(verb.run()),
+        Verb::Cancel(verb) => asking(verb.run()),
+        Verb::Retry(verb) => asking(verb.run()),
+        Verb::MarkSuccess(verb) => asking(verb.run()),
+        Verb::Status(verb) => asking(verb.run()),
+        Verb::Tasks(verb) => asking(verb.run()),
+        Verb::Queue(verb) => asking(verb.run()),
+    }
+}
+
+/// A command that asks something needs one thread.
+fn asking(command: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|e| Failure::new(Exit::Unreachable, format!("can't start: {e}")))?.block_on(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Line::command().debug_assert();
+    }
+}

@@ -1,0 +1,222 @@
+//! The one road from a command to an answer: the HTTP API. Over TCP when a server runs; in this process when none does, over
+//! the store itself, which is then locked for as long as the command takes.
+
+use std::path::Path;
+use std::time::Duration;
+
+use ax::{Engine, OpenError, Options};
+use axum::body::Body;
+use axum::http::{Method, Request, Uri, header};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+use super::{Exit, Failure, Reach};
+use crate::http::guard::{Guard, Token};
+use crate::http::{Api, Shared};
+use crate::settings::TOKEN_RECIPE;
+use crate::workers::LogStore;
+
+/// How long connecting may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long an answer may take, on top of what the request itself waits for.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long another short command may hold the store before this one gives up.
+const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+
+/// A way to ask.
+pub(super) enum Road {
+    /// A server.
+    Server {
+        /// Where it listens, for messages.
+        url: String,
+        /// `host:port`.
+        host: String,
+        token: Option<Token>,
+        sender: SendRequest<Full<hyper::body::Bytes>>,
+    },
+    /// The store itself; nothing runs.
+    Store { api: Api, engine: Engine },
+}
+
+/// A good answer.
+pub(super) struct Answer {
+    pub(super) next_offset: Option<u64>,
+    pub(super) body: hyper::body::Bytes,
+}
+
+impl Road {
+    /// Finds the server, or opens the store.
+    ///
+    /// # Errors
+    /// Neither can be had.
+    pub(super) async fn open(reach: &Reach) -> Result<Road, Failure> {
+        if let Some(url) = &reach.url {
+            return Road::connect(url, reach).await;
+        }
+        if !reach.db.exists() {
+            let message = format!("there is no store at {} and no --url was given", reach.db.display());
+            return Err(Failure::new(Exit::Unreachable, message).hint("start a server: rea serve demo_task.py"));
+        }
+        let begun = std::time::Instant::now();
+        loop {
+            match open_store(&reach.db, Duration::ZERO).await {
+                Ok(engine) => return Ok(Road::over(engine, &reach.db)),
+                Err(OpenError::Locked { url: Some(url), .. }) => return Road::connect(&url, reach).await,
+                // A short command, or a server that is just starting.
+                Err(OpenError::Locked { .. }) if begun.elapsed() < LOCK_PATIENCE => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                Err(error) => return Err(cannot_open(&reach.db, error)),
+            }
+        }
+    }
+
+    /// The API in this process, over an engine that is not started.
+    fn over(engine: Engine, db: &Path) -> Road {
+        let shared = Shared::new(&engine, LogStore::of(db), Some("no server runs".to_owned()));
+        let guard = Guard::new(None, Vec::new(), [127, 0, 0, 1].into());
+        Road::Store { api: Api::new(shared, guard), engine }
+    }
+
+    async fn connect(url: &str, reach: &Reach) -> Result<Road, Failure> {
+        let unusable = |why: &str| Failure::new(Exit::Usage, format!("{url} is no address of a server: {why}"));
+        let uri: Uri = url.parse().map_err(|_| unusable("it should look like http://127.0.0.1:8000"))?;
+        if uri.scheme_str() != Some("http") {
+            return Err(unusable("only http:// is spoken here"));
+        }
+        let name = uri.host().ok_or_else(|| unusable("it names no host"))?;
+        let host = format!("{name}:{}", uri.port_u16().unwrap_or(80));
+        let token = client_token(reach)?;
+        let unreachable = |why: String| {
+            Failure::new(Exit::Unreachable, format!("can't reach the server at {url}: {why}"))
+                .hint("is it running? start one: rea serve demo_task.py")
+        };
+        let stream = match tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&host)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Err(unreachable(error.to_string())),
+            Err(_) => return Err(unreachable("no answer in time".to_owned())),
+        };
+        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|e| unreachable(e.to_string()))?;
+        tokio::spawn(connection);
+        Ok(Road::Server { url: url.to_owned(), host, token, sender })
+    }
+
+    /// Whether a server is asked: then jobs can run.
+    pub(super) fn has_server(&self) -> bool {
+        matches!(self, Road::Server { .. })
+    }
+
+    /// Reads.
+    pub(super) async fn get(&mut self, path: &str) -> Result<Value, Failure> {
+        parse(&self.get_raw(path, Duration::ZERO).await?)
+    }
+
+    /// Reads; the server may take up to `waits` longer than usual.
+    pub(super) async fn get_waiting(&mut self, path: &str, waits: Duration) -> Result<Value, Failure> {
+        parse(&self.get_raw(path, waits).await?)
+    }
+
+    /// Reads what need not be JSON.
+    pub(super) async fn get_raw(&mut self, path: &str, waits: Duration) -> Result<Answer, Failure> {
+        self.ask(Method::GET, path, Vec::new(), waits).await
+    }
+
+    /// Changes something.
+    pub(super) async fn post(&mut self, path: &str, body: String) -> Result<Value, Failure> {
+        parse(&self.ask(Method::POST, path, body.into_bytes(), Duration::ZERO).await?)
+    }
+
+    async fn ask(&mut self, method: Method, path: &str, body: Vec<u8>, waits: Duration) -> Result<Answer, Failure> {
+        let lost = |url: &str, why: String| {
+            Failure::new(Exit::Unreachable, format!("the server at {url} gave no answer: {why}"))
+        };
+        match self {
+            Road::Store { api, .. } => {
+                let request = build(method, path, "localhost", None, Body::from(body))?;
+                let (head, body) = api.answer(request).await.into_parts();
+                let body = body.collect().await.map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?;
+                answer(&head, body.to_bytes())
+            }
+            Road::Server { url, host, token, sender } => {
+                let request = build(method, path, host, token.as_ref(), Full::new(body.into()))?;
+                let exchange = async {
+                    let (head, body) = sender.send_request(request).await?.into_parts();
+                    Ok::<_, hyper::Error>((head, body.collect().await?.to_bytes()))
+                };
+                match tokio::time::timeout(ANSWER_TIMEOUT + waits, exchange).await {
+                    Ok(Ok((head, body))) => answer(&head, body),
+                    Ok(Err(error)) => Err(lost(url, error.to_string())),
+                    Err(_) => Err(lost(url, "it took too long".to_owned())),
+                }
+            }
+        }
+    }
+
+    /// Lets go of the store.
+    pub(super) async fn close(self) {
+        if let Road::Store { engine, .. } = self {
+            engine.close().await;
+        }
+    }
+}
+
+/// Opens the store at `db` as a short command does.
+pub(super) async fn open_store(db: &Path, lock_wait: Duration) -> Result<Engine, OpenError> {
+    let mut options = Options::new(db);
+    options.lock_wait_ms = u64::try_from(lock_wait.as_millis()).unwrap_or(u64::MAX);
+    Engine::open(options).await
+}
+
+/// Why the store could not be opened.
+pub(super) fn cannot_open(db: &Path, error: OpenError) -> Failure {
+    match error {
+        OpenError::Locked { pid, url, .. } => {
+            let who = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
+            let at = url.as_ref().map(|url| format!(" (a server at {url})")).unwrap_or_default();
+            Failure::new(Exit::Locked, format!("{who}{at} holds the store {}", db.display()))
+                .hint("stop it first, or use another --db")
+        }
+        error => Failure::new(Exit::Unreachable, format!("can't open the store {}: {error}", db.display())),
+    }
+}
+
+/// The token to send. The one in the environment is not checked for strength here: that is the server's business.
+fn client_token(reach: &Reach) -> Result<Option<Token>, Failure> {
+    let Some(file) = &reach.token_file else {
+        return Ok(std::env::var("REA_TOKEN").ok().filter(|t| !t.is_empty()).map(Token::new));
+    };
+    let text = std::fs::read_to_string(file).map_err(|e| {
+        Failure::new(Exit::Usage, format!("can't read the token file {}: {e}", file.display())).hint(TOKEN_RECIPE)
+    })?;
+    Ok(Some(Token::new(text.trim().to_owned())))
+}
+
+fn build<B>(method: Method, path: &str, host: &str, token: Option<&Token>, body: B) -> Result<Request<B>, Failure> {
+    let mut request = Request::builder().uri(path).header(header::HOST, host);
+    if method == Method::POST {
+        request = request.header(header::CONTENT_TYPE, "application/json");
+    }
+    if let Some(token) = token {
+        request = request.header(header::AUTHORIZATION, format!("Bearer {}", token.reveal()));
+    }
+    request
+        .method(method)
+        .body(body)
+        .map_err(|_| Failure::new(Exit::Usage, "the token can't be sent: it is not plain ASCII text"))
+}
+
+fn answer(head: &axum::http::response::Parts, body: hyper::body::Bytes) -> Result<Answer, Failure> {
+    if !head.status.is_success() {
+        return Err(Failure::of_problem(head.status.as_u16(), &serde_json::from_slice(&body).unwrap_or_default()));
+    }
+    let next_offset = head.headers.get(crate::http::log::NEXT_OFFSET).and_then(|v| v.to_str().ok()?.parse().ok());
+    Ok(Answer { next_offset, body })
+}
+
+fn parse(answer: &Answer) -> Result<Value, Failure> {
+    serde_json::from_slice(&answer.body)
+        .map_err(|_| Failure::new(Exit::Unreachable, "the answer is not JSON; is it a rea server?"))
+}

@@ -1,0 +1,257 @@
+//! `rea serve`: opens the store, listens, starts workers and the engine, and ends all of it in order.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ax::model::{State, TaskSpec};
+use ax::{Attempt, Engine, OpenError, Options, Outcome, Runner, Stop};
+use clap::Args;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::road::cannot_open;
+use super::{Exit, Failure};
+use crate::http::guard::Guard;
+use crate::http::{Api, Shared, listen};
+use crate::logs::Logs;
+use crate::settings::{self, ServeArgs};
+use crate::workers::{Load, LogStore, Pool, PoolOptions, wait_for_dead_wardens};
+
+const EXAMPLES: &str = "Examples:
+  rea serve demo_task.py
+  rea serve my.tasks --db /var/lib/rea/rea.db --workers 8
+  rea serve demo_task.py --host 0.0.0.0 --token-file rea.token --allow-host jobs.example.org
+
+Without FILE or MODULE it stores jobs of tasks that it knows from before, and runs none.
+SIGTERM or Ctrl-C: takes no more jobs, lets running ones finish for --grace; a second one ends them at once.
+REA_LOG filters diagnostics (default: warn,ax=info,rea=info).";
+
+/// How long the jobs of a server that was killed may take to be gone.
+const DEAD_WARDENS_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The flags of `rea serve`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Serve {
+    #[command(flatten)]
+    args: ServeArgs,
+}
+
+impl Serve {
+    pub(super) fn run(self) -> Result<Exit, Failure> {
+        let format = self.args.log;
+        let settings = self.args.resolve()?;
+        let logs = Logs::install(format);
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let runtime = runtime.map_err(|e| Failure::new(Exit::Unreachable, format!("can't start: {e}")))?;
+        let ended = runtime.block_on(serve(settings, logs.clone()));
+        runtime.shutdown_timeout(Duration::from_secs(1));
+        logs.flush();
+        ended.map(|()| Exit::Ok)
+    }
+}
+
+async fn serve(settings: settings::Serve, logs: Logs) -> Result<(), Failure> {
+    let mut stop = StopSignals::listen()?;
+    let engine = open(&settings, logs).await?;
+    let started = tokio::select! {
+        started = start(&settings, &engine) => started,
+        // Nothing runs yet: there is nothing to wait for.
+        () = stop.next() => Err(Failure::new(Exit::Ok, "")),
+    };
+    let server = match started {
+        Ok(server) => server,
+        Err(failure) => {
+            engine.close().await;
+            return Err(failure);
+        }
+    };
+    stop.next().await;
+    server.end(&engine, settings.grace, &mut stop).await;
+    Ok(())
+}
+
+/// Takes the store, once nothing of an earlier server runs any more.
+async fn open(settings: &settings::Serve, logs: Logs) -> Result<Engine, Failure> {
+    let mut options = Options::new(&settings.db);
+    options.journal = Arc::new(logs);
+    let engine = Engine::open(options).await.map_err(|error| match error {
+        OpenError::Locked { .. } => {
+            cannot_open(&settings.db, error).hint("one server a store: use that one, or stop it first")
+        }
+        error => cannot_open(&settings.db, error),
+    })?;
+    let db = settings.db.clone();
+    let gone = tokio::task::spawn_blocking(move || wait_for_dead_wardens(&db, DEAD_WARDENS_TIMEOUT)).await;
+    let gone = gone.map_err(|e| e.to_string()).and_then(|gone| gone.map_err(|e| e.to_string()));
+    if let Err(error) = gone {
+        engine.close().await;
+        return Err(Failure::new(Exit::Locked, error));
+    }
+    Ok(engine)
+}
+
+/// A server at work.
+struct Server {
+    shared: Shared,
+    listening: JoinHandle<()>,
+    closed: CancellationToken,
+}
+
+/// Listens first, so that clients are answered while workers load their code; then starts the workers and the engine.
+async fn start(settings: &settings::Serve, engine: &Engine) -> Result<Server, Failure> {
+    let listener = bind(settings.address).await?;
+    let address = listener.local_addr().map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?;
+    let url = url_of(address);
+    let not_ready = Some("the workers are loading their code".to_owned());
+    let shared = Shared::new(engine, LogStore::of(&settings.db), not_ready);
+    let guard = Guard::new(settings.token.clone(), settings.allow_hosts.clone(), address.ip());
+    let closed = CancellationToken::new();
+    let api = Api::new(shared.clone(), guard);
+    let listening = tokio::spawn(listen::serve(listener, api, settings.max_connections, closed.clone()));
+    let server = Server { shared, listening, closed };
+    let trouble = |e: ax::StoreError| Failure::new(Exit::Unreachable, e.to_string());
+    engine.announce(&url).map_err(trouble)?;
+    let runner = runner(settings, &url).await?;
+    engine.start(runner).await.map_err(trouble)?;
+    server.shared.set_ready(None);
+    overview(settings, engine, &url).await;
+    Ok(server)
+}
+
+impl Server {
+    /// Stops in order: long polls end, jobs end, then the door is shut. Until then jobs may still enqueue others.
+    async fn end(self, engine: &Engine, grace: Duration, stop: &mut StopSignals) {
+        tracing::info!(action = "stopping", grace_s = grace.as_secs(), "taking no more jobs; running ones may finish");
+        self.shared.set_ready(Some("the server is stopping".to_owned()));
+        self.shared.ending().cancel();
+        let report = tokio::select! {
+            report = engine.stop(grace) => report,
+            () = stop.next() => {
+                tracing::warn!(action = "hurrying", "asked twice: running jobs are ended at once");
+                engine.stop(Duration::ZERO).await
+            }
+        };
+        self.closed.cancel();
+        let _ = self.listening.await;
+        engine.close().await;
+        tracing::info!(
+            action = "stopped",
+            finished = report.finished,
+            handed_back = report.handed_back,
+            interrupted = report.interrupted,
+            left = report.left,
+            "stopped"
+        );
+    }
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|error| {
+        Failure::new(Exit::Unreachable, format!("can't listen on {address}: {error}"))
+            .hint("another program may use the port: --port 8001, or --port 0 for any free one")
+    })
+}
+
+/// The address as clients on this machine write it.
+fn url_of(address: SocketAddr) -> String {
+    match address.ip() {
+        ip if !ip.is_unspecified() => format!("http://{address}"),
+        ip if ip.is_ipv6() => format!("http://[::1]:{}", address.port()),
+        _ => format!("http://127.0.0.1:{}", address.port()),
+    }
+}
+
+/// Worker processes for the code; nothing that runs without code.
+async fn runner(settings: &settings::Serve, url: &str) -> Result<Arc<dyn Runner>, Failure> {
+    if settings.code.is_empty() {
+        return Ok(Arc::new(NoCode(watch::channel(Arc::default()).1)));
+    }
+    let is_file = |code: &str| Path::new(code).extension().is_some_and(|e| e == "py") || code.contains('/');
+    let load = settings.code.iter().map(|code| match is_file(code) {
+        true => Load::File(code.into()),
+        false => Load::Module(code.clone()),
+    });
+    let mut options = PoolOptions::new(&settings.db, load.collect());
+    options.slots = settings.workers;
+    options.python = settings.python.iter().map(|p| OsString::from(p.as_os_str())).collect();
+    options.url = Some(url.to_owned());
+    options.token_file = settings.token_file.as_ref().and_then(|file| std::path::absolute(file).ok());
+    let pool = Pool::start(options).await.map_err(|error| {
+        Failure::new(Exit::Usage, format!("the workers can't start: {error:#}"))
+            .hint("mend the code, or name another --python")
+    })?;
+    Ok(pool)
+}
+
+/// Runs nothing: for a server without code.
+struct NoCode(watch::Receiver<Arc<Vec<TaskSpec>>>);
+
+impl Runner for NoCode {
+    fn offers(&self) -> watch::Receiver<Arc<Vec<TaskSpec>>> {
+        self.0.clone()
+    }
+
+    fn slots(&self) -> usize {
+        0
+    }
+
+    fn run(&self, _: Attempt, _: Stop) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+        Box::pin(async { Outcome::NotStarted("this server runs no tasks".to_owned()) })
+    }
+
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async {})
+    }
+}
+
+/// One line that says what this server is and what it found.
+async fn overview(settings: &settings::Serve, engine: &Engine, url: &str) {
+    let Ok(status) = engine.client().status().await else { return };
+    let counts = State::ALL.iter().zip(status.counts.by_state).filter(|(_, n)| *n > 0);
+    let counts: Vec<String> = counts.map(|(state, n)| format!("{state} {n}")).collect();
+    let tasks = match settings.code.is_empty() {
+        true => "none here (no FILE was named): jobs of known tasks are stored, none is run".to_owned(),
+        false => status.offers.join(" "),
+    };
+    tracing::info!(
+        action = "ready",
+        url,
+        db = %settings.db.display(),
+        workers = status.slots,
+        tasks,
+        queue_length = status.counts.ready,
+        counts = counts.join(", "),
+        version = env!("CARGO_PKG_VERSION"),
+        pid = std::process::id(),
+        "rea is ready"
+    );
+}
+
+/// SIGTERM and SIGINT.
+struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    fn listen() -> Result<StopSignals, Failure> {
+        let listen =
+            |kind| signal(kind).map_err(|e| Failure::new(Exit::Unreachable, format!("can't listen for signals: {e}")));
+        Ok(StopSignals { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

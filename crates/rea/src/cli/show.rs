@@ -1,0 +1,182 @@
+//! How answers look on a terminal, and without one: tables, times, colours. Foreign text is made harmless here.
+
+use std::io::{IsTerminal, Write};
+
+use comfy_table::{Cell, Color, ContentArrangement, Table, presets};
+use serde_json::Value;
+
+use super::Failure;
+use crate::logs::for_terminal;
+use crate::wire::time;
+
+/// What stdout can take.
+pub(super) struct Screen {
+    colour: bool,
+    terminal: bool,
+    now_us: i64,
+}
+
+impl Screen {
+    /// Looks at stdout and `NO_COLOR`.
+    pub(super) fn stdout() -> Screen {
+        let terminal = std::io::stdout().is_terminal();
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+        Screen { colour: terminal && !plain, terminal, now_us: jiff::Timestamp::now().as_microsecond() }
+    }
+
+    /// A table without lines; where there is no terminal, nothing in it is wrapped. The cells under `STATE` and `WHAT` are
+    /// coloured.
+    pub(super) fn table(&self, headers: &[&str], rows: Vec<Vec<String>>) -> Result<(), Failure> {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_content_arrangement(if self.terminal {
+            ContentArrangement::Dynamic
+        } else {
+            ContentArrangement::Disabled
+        });
+        if !self.colour {
+            table.force_no_tty();
+            if let Some(width) = self.terminal.then(terminal_width).flatten() {
+                table.set_width(width);
+            }
+        }
+        table.set_header(headers.iter().map(Cell::new));
+        for row in rows {
+            table.add_row(row.iter().zip(headers).map(|(text, header)| match *header {
+                "STATE" | "WHAT" => Cell::new(text).fg(colour_of(text)),
+                _ => Cell::new(text),
+            }));
+        }
+        table.lines().try_for_each(|text| line(text.trim_end()))
+    }
+
+    /// A job's state, coloured.
+    pub(super) fn state(&self, state: &str) -> String {
+        let code = match colour_of(state) {
+            Color::Green => "32",
+            Color::Red => "31",
+            Color::Yellow => "33",
+            Color::Cyan => "36",
+            _ => "0",
+        };
+        if self.colour { format!("\x1b[{code}m{state}\x1b[0m") } else { state.to_owned() }
+    }
+
+    /// `3 min ago`, `in 5 s`; `-` for no time.
+    pub(super) fn relative(&self, at: &Value) -> String {
+        let Some(at) = at.as_str().and_then(|t| time::parse(t).ok()) else { return "-".to_owned() };
+        let away_ms = (at.0 - self.now_us) / 1000;
+        match away_ms {
+            -999..=999 => "now".to_owned(),
+            ms if ms < 0 => format!("{} ago", duration_ms(ms.unsigned_abs())),
+            ms => format!("in {}", duration_ms(ms.unsigned_abs())),
+        }
+    }
+
+    /// Exact and relative: `2026-11-30T12:00:00.000000Z (3 min ago)`.
+    pub(super) fn moment(&self, at: &Value) -> String {
+        match at.as_str() {
+            Some(text) => format!("{} ({})", for_terminal(text), self.relative(at)),
+            None => "-".to_owned(),
+        }
+    }
+}
+
+/// The colour of a state, a cause or an action.
+fn colour_of(word: &str) -> Color {
+    match word {
+        "success" | "ok" => Color::Green,
+        "dead" | "held" | "fatal" | "crashed" | "timeout" | "expired" => Color::Red,
+        "failed" | "error" | "interrupted" => Color::Yellow,
+        "running" | "dispatched" | "start" => Color::Cyan,
+        _ => Color::Reset,
+    }
+}
+
+fn terminal_width() -> Option<u16> {
+    rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| size.ws_col).filter(|width| *width > 0)
+}
+
+/// A length of time in one unit.
+pub(super) fn duration_ms(ms: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    let s = ms as f64 / 1000.0;
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        1_000..10_000 => format!("{s:.1} s"),
+        10_000..120_000 => format!("{s:.0} s"),
+        120_000..7_200_000 => format!("{:.0} min", s / 60.0),
+        7_200_000..172_800_000 => format!("{:.0} h", s / 3_600.0),
+        _ => format!("{:.0} d", s / 86_400.0),
+    }
+}
+
+/// A value's text without quotes, made harmless; `-` for nothing.
+pub(super) fn word(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => for_terminal(text),
+        other => for_terminal(&other.to_string()),
+    }
+}
+
+/// One line on stdout.
+pub(super) fn line(text: impl AsRef<str>) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_ref().as_bytes())?;
+    out.write_all(b"\n")?;
+    Ok(())
+}
+
+/// A note to the person that is not the answer: stderr.
+pub(super) fn note(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{}", for_terminal(text));
+}
+
+/// A name and what it is, in two columns.
+pub(super) fn pair(name: &str, value: impl AsRef<str>) -> Result<(), Failure> {
+    line(format!("{name:<12} {}", value.as_ref()))
+}
+
+/// The API's JSON, for programs.
+pub(super) fn json(value: &Value) -> Result<(), Failure> {
+    line(value.to_string())
+}
+
+/// A traceback or other text of many lines: each made harmless, indented.
+pub(super) fn block(text: &str) -> Result<(), Failure> {
+    text.lines().try_for_each(|l| line(format!("    {}", for_terminal(l))))
+}
+
+/// The word for a job's state: `ready` where it is due.
+pub(super) fn state_word(job: &Value) -> &str {
+    if job["ready"] == true { "ready" } else { job["state"].as_str().unwrap_or("-") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_in_one_unit() {
+        for (ms, text) in [
+            (5, "5 ms"),
+            (1_500, "1.5 s"),
+            (90_000, "90 s"),
+            (600_000, "10 min"),
+            (36_000_000, "10 h"),
+            (864_000_000, "10 d"),
+        ] {
+            assert_eq!(duration_ms(ms), text);
+        }
+        let screen = Screen { colour: false, terminal: false, now_us: 0 };
+        assert_eq!(screen.relative(&"1970-01-01T00:00:30.000000Z".into()), "in 30 s");
+        assert_eq!(screen.relative(&"1970-01-01T00:00:00.500000Z".into()), "now");
+        assert_eq!(screen.relative(&Value::Null), "-");
+    }
+
+    #[test]
+    fn foreign_text_is_harmless() {
+        assert_eq!(word(&"a\x1b[2J\nb".into()), "a\\u{1b}[2J\\nb");
+    }
+}

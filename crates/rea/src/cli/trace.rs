@@ -1,0 +1,66 @@
+//! `rea trace`: the life of a job, or of a whole chain, as a timeline.
+
+use clap::Args;
+use serde_json::Value;
+
+use super::road::Road;
+use super::show::{self, Screen, word};
+use super::{Exit, Failure, Reach};
+use crate::http::query::encode;
+use crate::wire::time;
+
+/// The flags of `rea trace`.
+#[derive(Args)]
+pub(super) struct Trace {
+    /// A task_id, a trace_id, or a root_id (then the whole chain is shown)
+    id: String,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+impl Trace {
+    pub(super) async fn run(self) -> Result<Exit, Failure> {
+        let mut road = Road::open(&self.reach).await?;
+        let trace = road.get(&format!("/trace/{}", encode(&self.id))).await;
+        road.close().await;
+        let trace = trace?;
+        if self.reach.json {
+            show::json(&trace)?;
+        } else {
+            print(&trace)?;
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+fn print(trace: &Value) -> Result<(), Failure> {
+    let screen = Screen::stdout();
+    let events = trace["events"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let at = |e: &Value| e["at"].as_str().and_then(|t| time::parse(t).ok()).map_or(0, |t| t.0);
+    let begun = events.first().map_or(0, at);
+    let rows = events.iter().map(|e| {
+        let attempt = e["attempt"].as_u64().map(|n| n.to_string()).unwrap_or_default();
+        let cost = e["cost_ms"].as_f64().map(|ms| format!("{ms:.1} ms")).unwrap_or_default();
+        let error = if e["error"].is_null() {
+            String::new()
+        } else {
+            format!("{} {}", word(&e["error"]["type"]), word(&e["error"]["message"]))
+        };
+        let since = u64::try_from((at(e) - begun) / 1000).unwrap_or(0);
+        vec![
+            word(&e["at"]),
+            format!("+{}", show::duration_ms(since)),
+            word(&e["task_id"]),
+            word(&e["task"]),
+            screen.state(e["what"].as_str().unwrap_or("-")),
+            attempt,
+            cost,
+            error,
+        ]
+    });
+    screen.table(&["AT", "SINCE", "ID", "TASK", "WHAT", "ATTEMPT", "RAN", "ERROR"], rows.collect())?;
+    if trace["truncated"] == true {
+        show::note("note: the chain is longer; its newest jobs are shown");
+    }
+    Ok(())
+}

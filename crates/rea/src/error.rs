@@ -1,0 +1,311 @@
+//! Every way in which a request is refused: one table of stable codes, and the problem document (RFC 9457) made of one.
+//!
+//! `docs/errors.md` explains each code; a test compares it with this table. The message is for people, the code for programs.
+
+use std::borrow::Cow;
+
+use ax::EnqueueError;
+use ax::model::Invalid;
+use ax::model::lifecycle::Refusal;
+use ax::model::store::{StoreError, StoreErrorKind};
+use axum::body::Body;
+use axum::http::{HeaderValue, Response, StatusCode, header};
+use axum::response::IntoResponse;
+use serde_json::{Map, Value};
+
+/// Declares the codes: the variant, its word, its HTTP status and its title.
+macro_rules! codes {
+    ($($variant:ident = $word:literal $status:literal $title:literal),+ $(,)?) => {
+        /// A stable code of a refusal. Never renamed once released.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Code { $(#[doc = $title] $variant),+ }
+
+        impl Code {
+            /// Every code, in the order of `docs/errors.md`.
+            pub const ALL: &'static [Code] = &[$(Code::$variant),+];
+
+            /// The word that programs compare.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(Code::$variant => $word),+ }
+            }
+
+            /// The HTTP status it is sent with.
+            #[must_use]
+            pub fn status(self) -> u16 {
+                match self { $(Code::$variant => $status),+ }
+            }
+
+            /// The same for every occurrence.
+            #[must_use]
+            pub fn title(self) -> &'static str {
+                match self { $(Code::$variant => $title),+ }
+            }
+        }
+    };
+}
+
+codes! {
+    BadJson = "bad_json" 400 "The body is not the JSON that was expected",
+    BadRequest = "bad_request" 400 "The request itself is malformed",
+    Unauthorized = "unauthorized" 401 "A valid token is needed",
+    ForbiddenHost = "forbidden_host" 403 "The Host header names no host of this server",
+    ForbiddenOrigin = "forbidden_origin" 403 "A page of another origin may not call this server",
+    NotFound = "not_found" 404 "There is no such thing",
+    MethodNotAllowed = "method_not_allowed" 405 "The path does not take this method",
+    SlowBody = "slow_body" 408 "The body did not arrive in time",
+    KeyConflict = "key_conflict" 409 "The key belongs to a job with other content",
+    IdConflict = "id_conflict" 409 "The task_id is another job's",
+    TooLate = "too_late" 409 "The key's job is past its waiting and can't be changed",
+    JobFinal = "job_final" 409 "The job has ended",
+    WrongState = "wrong_state" 409 "The job's state does not allow this",
+    KeyHeld = "key_held" 409 "Another live job holds the same key",
+    TooLarge = "too_large" 413 "The body is too large",
+    BadContentType = "bad_content_type" 415 "Only uncompressed JSON is taken",
+    UnknownTask = "unknown_task" 422 "No such task has ever been registered",
+    UnknownField = "unknown_field" 422 "There is no such field",
+    InvalidField = "invalid_field" 422 "A field has a value that is not allowed",
+    BadCursor = "bad_cursor" 422 "The cursor is not one that this server gave out",
+    TooMany = "too_many" 422 "Too many jobs in one request",
+    Internal = "internal" 500 "A fault of this server",
+    NotReady = "not_ready" 503 "The server is not ready yet",
+    StoreBusy = "store_busy" 503 "Another program holds the store",
+    StoreIo = "store_io" 503 "The store could not be read or written",
+    StoreUnusable = "store_unusable" 503 "The store can't be used",
+    Closing = "closing" 503 "The server is stopping",
+    StoreFull = "store_full" 507 "The disk is full",
+}
+
+/// A refusal on its way to the caller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problem(Box<Inner>);
+
+#[derive(Clone, Debug, PartialEq)]
+struct Inner {
+    code: Code,
+    detail: Cow<'static, str>,
+    hint: Option<Cow<'static, str>>,
+    /// Further members of the document: `field`, `index`, `task_id`, …
+    more: Map<String, Value>,
+}
+
+impl Problem {
+    /// A refusal; `detail` says what is wrong this time.
+    #[must_use]
+    pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Problem {
+        Problem(Box::new(Inner { code, detail: detail.into(), hint: None, more: Map::new() }))
+    }
+
+    /// A field's value is not allowed.
+    #[must_use]
+    pub fn field(field: &str, problem: impl std::fmt::Display) -> Problem {
+        Problem::new(Code::InvalidField, format!("{field}: {problem}")).with("field", field)
+    }
+
+    /// There is no such field; the nearest of `known` are offered, or all of them.
+    #[must_use]
+    pub fn unknown_field(field: &str, known: &'static [&'static str]) -> Problem {
+        let near = ax::model::catalogue::nearest(field, known.iter().copied());
+        let hint = if near.is_empty() { format!("allowed: {}", known.join(", ")) } else { did_you_mean(&near) };
+        Problem::new(Code::UnknownField, format!("there is no field \"{}\"", clip(field)))
+            .with("field", clip(field))
+            .hint(hint)
+    }
+
+    /// Adds what the caller can do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Problem {
+        self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds a member.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Problem {
+        self.0.more.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Says which job of a batch it was, from 0.
+    #[must_use]
+    pub fn at_index(mut self, index: usize) -> Problem {
+        self.0.detail = format!("job {index}: {}", self.0.detail).into();
+        self.with("index", index)
+    }
+
+    /// The code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        self.0.code
+    }
+
+    /// What is wrong this time.
+    #[must_use]
+    pub fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
+    /// The document.
+    #[must_use]
+    pub fn document(&self) -> Value {
+        let mut doc = Map::new();
+        let anchor = format!("docs/errors.md#{}", self.0.code.as_str());
+        doc.insert("type".into(), anchor.into());
+        doc.insert("title".into(), self.0.code.title().into());
+        doc.insert("status".into(), self.0.code.status().into());
+        doc.insert("code".into(), self.0.code.as_str().into());
+        doc.insert("detail".into(), self.0.detail.as_ref().into());
+        if let Some(hint) = &self.0.hint {
+            doc.insert("hint".into(), hint.as_ref().into());
+        }
+        doc.extend(self.0.more.clone());
+        Value::Object(doc)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response<Body> {
+        let mut response = Response::new(Body::from(self.document().to_string()));
+        *response.status_mut() =
+            StatusCode::from_u16(self.0.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        match self.0.code {
+            Code::Unauthorized => drop(headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+            Code::StoreBusy | Code::StoreIo | Code::StoreFull | Code::NotReady | Code::Closing => {
+                drop(headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1")));
+            }
+            // Whatever is left of the body is not read: the connection can't be used again.
+            Code::TooLarge | Code::SlowBody => {
+                drop(headers.insert(header::CONNECTION, HeaderValue::from_static("close")))
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+impl From<Invalid> for Problem {
+    fn from(invalid: Invalid) -> Problem {
+        Problem::field(invalid.field, invalid.problem)
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Problem {
+        let (code, hint) = match error.kind {
+            StoreErrorKind::Busy => (Code::StoreBusy, "nothing was written; try again"),
+            StoreErrorKind::Full => (Code::StoreFull, "nothing was written; make room on the disk, then try again"),
+            StoreErrorKind::Io => {
+                (Code::StoreIo, "try again with the same key or task_id: what was stored is not stored twice")
+            }
+            StoreErrorKind::Unusable => (Code::StoreUnusable, "see `rea db check` and the server's log"),
+            StoreErrorKind::Closed => (Code::Closing, "try again once it is back"),
+        };
+        Problem::new(code, error.message).hint(hint)
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Problem {
+        match refusal {
+            Refusal::NotFound => Problem::new(Code::NotFound, "no such job"),
+            Refusal::Final(state) => {
+                Problem::new(Code::JobFinal, format!("the job has ended: {state}")).with("state", state.as_str())
+            }
+            Refusal::WrongState(state) => {
+                Problem::new(Code::WrongState, format!("the job is {state}")).with("state", state.as_str())
+            }
+            Refusal::KeyHeld(id) => Problem::new(Code::KeyHeld, format!("job {id} holds the key and has not ended"))
+                .with("existing", id.to_string())
+                .hint("wait for that job, or cancel it first"),
+            Refusal::AlreadyStarted => Problem::new(Code::WrongState, "an attempt of the job has started before"),
+            Refusal::TooEarly => Problem::new(Code::WrongState, "it is too early for that"),
+            Refusal::Lost => Problem::new(Code::WrongState, "the lease is another attempt's"),
+        }
+    }
+}
+
+impl Problem {
+    /// The refusal of an enqueue; `batch` = say which job of it.
+    #[must_use]
+    pub fn of_enqueue(error: EnqueueError, batch: bool) -> Problem {
+        let (index, problem) = match error {
+            EnqueueError::Invalid { index, invalid } => (index, invalid.into()),
+            EnqueueError::UnknownTask { index, task, nearest } => (index, unknown_task(&task, &nearest)),
+            EnqueueError::KeyConflict { index, existing } => {
+                let detail = format!("the key belongs to job {existing}, which has another task, args or kwargs");
+                (index, Problem::new(Code::KeyConflict, detail).with("existing", existing.to_string()))
+            }
+            EnqueueError::IdConflict { index } => {
+                (index, Problem::new(Code::IdConflict, "the task_id is another job's"))
+            }
+            EnqueueError::TooLate { index, existing, state } => {
+                let detail =
+                    format!("the key's job {existing} is {state}; only a job that never started can be changed");
+                let problem = Problem::new(Code::TooLate, detail).with("existing", existing.to_string());
+                (index, problem.with("state", state.as_str()))
+            }
+            EnqueueError::TooMany { count, limit } => return Problem::too_many(count, limit),
+            EnqueueError::Store(error) => return error.into(),
+        };
+        if batch { problem.at_index(index) } else { problem }
+    }
+
+    /// More jobs in one request than are taken.
+    #[must_use]
+    pub fn too_many(count: usize, limit: usize) -> Problem {
+        Problem::new(Code::TooMany, format!("{count} jobs in one request, the limit is {limit}"))
+            .hint("send them in parts")
+    }
+}
+
+fn unknown_task(task: &str, nearest: &[String]) -> Problem {
+    let hint = if nearest.is_empty() {
+        "start `rea serve` with the file that defines it once; `GET /tasks` lists what there is".to_owned()
+    } else {
+        did_you_mean(nearest)
+    };
+    Problem::new(Code::UnknownTask, format!("there is no task \"{}\"", clip(task))).with("field", "task").hint(hint)
+}
+
+fn did_you_mean<S: AsRef<str>>(names: &[S]) -> String {
+    let quoted: Vec<String> = names.iter().map(|n| format!("\"{}\"", n.as_ref())).collect();
+    format!("did you mean {}?", quoted.join(" or "))
+}
+
+/// A caller's text short enough to be quoted back.
+fn clip(text: &str) -> String {
+    match text.char_indices().nth(100) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The page of errors and the table can't drift apart.
+    #[test]
+    fn every_code_is_documented_and_nothing_else_is() {
+        let page = include_str!("../../../docs/errors.md");
+        let rows = page.lines().filter_map(|l| l.strip_prefix("| <a id=\"")?.split('"').next());
+        let documented: Vec<&str> = rows.collect();
+        let ours: Vec<&str> = Code::ALL.iter().map(|c| c.as_str()).collect();
+        assert_eq!(documented, ours);
+        for code in Code::ALL {
+            assert!(page.contains(&format!("`{}` | {} |", code.as_str(), code.status())), "{code:?}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_field_is_answered_with_the_nearest() {
+        let doc = Problem::unknown_field("prioritty", &["priority", "queue"]).document();
+        assert_eq!(doc["code"], "unknown_field");
+        assert_eq!(doc["hint"], "did you mean \"priority\"?");
+        let far = Problem::unknown_field(&"x".repeat(10_000), &["priority", "queue"]).document();
+        assert_eq!(far["hint"], "allowed: priority, queue");
+        assert!(far.to_string().len() < 1_000);
+    }
+}

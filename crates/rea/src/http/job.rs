@@ -1,0 +1,116 @@
+//! One job: what it is, what became of its attempts, and what a person may do to it.
+
+use std::time::Duration;
+
+use ax::model::store::Applied;
+use ax::model::{Job, JobId, State as JobState};
+use axum::body::Body;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::StatusCode;
+use serde::Serialize;
+
+use super::query::Query;
+use super::{Answer, Shared, body, json, now};
+use crate::error::{Code, Problem};
+use crate::wire::job::{JobView, PastView};
+
+/// Longest wait for a result in one request.
+const WAIT_MAX_S: f64 = 60.0;
+
+/// Reads a job's id from a path. What is no id names no job.
+pub(super) fn id(text: &str) -> Result<JobId, Problem> {
+    text.parse().map_err(|e: ax::model::ids::NotAnId| Problem::new(Code::NotFound, "no such job").hint(e.to_string()))
+}
+
+pub(super) fn no_job() -> Problem {
+    Problem::new(Code::NotFound, "no such job").hint("it never was, or it has ended and been pruned")
+}
+
+/// `GET /jobs/{id}`, with `?wait=` until it has ended or is held.
+pub(super) async fn show(State(shared): State<Shared>, Path(text): Path<String>, RawQuery(query): RawQuery) -> Answer {
+    let query = Query::parse(query.as_deref(), &["wait"])?;
+    let id = id(&text)?;
+    let job = match query.read::<f64>("wait", "a number of seconds")? {
+        None => shared.client().get(id).await?,
+        Some(s) if (0.0..=WAIT_MAX_S).contains(&s) => wait(&shared, id, Duration::from_secs_f64(s)).await?,
+        Some(_) => return Err(Problem::field("wait", format!("must be 0 to {WAIT_MAX_S} seconds"))),
+    };
+    let job = job.ok_or_else(no_job)?;
+    Ok(json(StatusCode::OK, &JobView::new(&job, now())))
+}
+
+/// Waits for the job's end, but not past the server's.
+async fn wait(shared: &Shared, id: JobId, limit: Duration) -> Result<Option<Job>, Problem> {
+    tokio::select! {
+        job = shared.client().wait(id, limit) => Ok(job?),
+        () = shared.ending().cancelled() => Ok(shared.client().get(id).await?),
+    }
+}
+
+#[derive(Serialize)]
+struct Attempts<'a> {
+    task_id: String,
+    history: Vec<PastView<'a>>,
+}
+
+/// `GET /jobs/{id}/attempts`: attempts that did not end `ok`, and what people did, oldest first.
+pub(super) async fn attempts(
+    State(shared): State<Shared>,
+    Path(text): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Answer {
+    Query::parse(query.as_deref(), &[])?;
+    let id = id(&text)?;
+    let history = shared.client().history(id).await?;
+    if history.is_empty() && shared.client().get(id).await?.is_none() {
+        return Err(no_job());
+    }
+    Ok(json(
+        StatusCode::OK,
+        &Attempts { task_id: id.to_string(), history: history.iter().map(PastView::from).collect() },
+    ))
+}
+
+#[derive(Serialize)]
+struct Done {
+    task_id: String,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requested: Option<bool>,
+}
+
+/// `POST /jobs/{id}/cancel`: 200 when it is cancelled, 202 when an attempt is being stopped.
+pub(super) async fn cancel(State(shared): State<Shared>, Path(text): Path<String>, body: Body) -> Answer {
+    nothing(body).await?;
+    let id = id(&text)?;
+    let reply = shared.client().cancel(id).await??;
+    let status = if reply.requested { StatusCode::ACCEPTED } else { StatusCode::OK };
+    Ok(json(status, &done(id, reply.state, Some(reply.requested))))
+}
+
+/// `POST /jobs/{id}/retry`.
+pub(super) async fn retry(State(shared): State<Shared>, Path(text): Path<String>, body: Body) -> Answer {
+    nothing(body).await?;
+    let applied: Applied = shared.client().retry(id(&text)?).await??;
+    Ok(json(StatusCode::OK, &done(applied.id, applied.life.state, None)))
+}
+
+/// `POST /jobs/{id}/mark-success`: a person says that a held job did its work.
+pub(super) async fn mark_success(State(shared): State<Shared>, Path(text): Path<String>, body: Body) -> Answer {
+    nothing(body).await?;
+    let applied: Applied = shared.client().mark_success(id(&text)?).await??;
+    Ok(json(StatusCode::OK, &done(applied.id, applied.life.state, None)))
+}
+
+fn done(id: JobId, state: JobState, requested: Option<bool>) -> Done {
+    Done { task_id: id.to_string(), state: state.as_str(), requested }
+}
+
+/// These requests say everything in their path: a body is empty, or an empty object.
+pub(super) async fn nothing(body: Body) -> Result<(), Problem> {
+    let body = body::read(body, 1024).await?;
+    match body.trim_ascii() {
+        b"" | b"{}" => Ok(()),
+        _ => Err(Problem::new(Code::BadJson, "this request takes no fields").hint("send no body, or {}")),
+    }
+}

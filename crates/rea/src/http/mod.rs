@@ -1,0 +1,164 @@
+//! The HTTP API: one list of routes, a guard before it, one file a subject. Handlers translate; the engine decides.
+
+pub mod body;
+pub mod cursor;
+pub mod enqueue;
+pub mod guard;
+pub mod job;
+pub mod jobs;
+pub mod listen;
+pub mod log;
+pub mod query;
+pub mod queues;
+pub mod status;
+pub mod trace;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ax::{Client, Engine};
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderValue, Request, Response, StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::{MethodRouter, get, post};
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use crate::error::{Code, Problem};
+use guard::Guard;
+
+/// What handlers work with. Cheap to clone.
+#[derive(Clone)]
+pub struct Shared(Arc<Inner>);
+
+struct Inner {
+    client: Client,
+    logs: crate::workers::LogStore,
+    ending: CancellationToken,
+    not_ready: Mutex<Option<String>>,
+}
+
+impl Shared {
+    /// Around an engine, started or not. It counts as not ready, for the reason given, until `set_ready` says otherwise.
+    #[must_use]
+    pub fn new(engine: &Engine, logs: crate::workers::LogStore, not_ready: Option<String>) -> Shared {
+        let client = engine.client();
+        Shared(Arc::new(Inner { client, logs, ending: CancellationToken::new(), not_ready: Mutex::new(not_ready) }))
+    }
+
+    /// Says why the server is not ready, or that it is.
+    pub fn set_ready(&self, not_ready: Option<String>) {
+        *self.0.not_ready.lock().unwrap_or_else(PoisonError::into_inner) = not_ready;
+    }
+
+    fn not_ready(&self) -> Option<String> {
+        self.0.not_ready.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Cancelled when the server begins to end: whoever waits on behalf of a client answers at once.
+    #[must_use]
+    pub fn ending(&self) -> &CancellationToken {
+        &self.0.ending
+    }
+
+    fn client(&self) -> &Client {
+        &self.0.client
+    }
+
+    fn output(&self) -> &crate::workers::LogStore {
+        &self.0.logs
+    }
+}
+
+/// Every route: method, path, handler. The list that the OpenAPI page is compared with.
+fn routes() -> Vec<(&'static str, &'static str, MethodRouter<Shared>)> {
+    vec![
+        ("post", "/enqueue", post(enqueue::one)),
+        ("post", "/jobs", post(enqueue::batch)),
+        ("get", "/jobs", get(jobs::list)),
+        ("get", "/jobs/running", get(jobs::running)),
+        ("get", "/jobs/failed", get(jobs::failed)),
+        ("get", "/jobs/{id}", get(job::show)),
+        ("get", "/jobs/{id}/attempts", get(job::attempts)),
+        ("get", "/jobs/{id}/log", get(log::read)),
+        ("post", "/jobs/{id}/cancel", post(job::cancel)),
+        ("post", "/jobs/{id}/retry", post(job::retry)),
+        ("post", "/jobs/{id}/mark-success", post(job::mark_success)),
+        ("get", "/trace/{id}", get(trace::show)),
+        ("get", "/queues", get(queues::list)),
+        ("post", "/queues/{name}", post(queues::change)),
+        ("post", "/queues/{name}/pause", post(queues::pause)),
+        ("post", "/queues/{name}/resume", post(queues::resume)),
+        ("get", "/tasks", get(status::tasks)),
+        ("get", "/status", get(status::status)),
+        ("get", "/healthz", get(status::healthz)),
+        ("get", "/readyz", get(status::readyz)),
+    ]
+}
+
+/// The API: a guard and the routes behind it.
+#[derive(Clone)]
+pub struct Api {
+    guard: Arc<Guard>,
+    router: Router,
+}
+
+impl Api {
+    /// The API over `shared`, behind `guard`.
+    #[must_use]
+    pub fn new(shared: Shared, guard: Guard) -> Api {
+        let router = routes().into_iter().fold(Router::new(), |router, (_, path, handler)| router.route(path, handler));
+        let router = router.fallback(no_such_path).method_not_allowed_fallback(wrong_method).with_state(shared);
+        Api { guard: Arc::new(guard), router }
+    }
+
+    /// Method and path of every route.
+    #[must_use]
+    pub fn route_list() -> Vec<(&'static str, &'static str)> {
+        routes().into_iter().map(|(method, path, _)| (method, path)).collect()
+    }
+
+    /// Answers one request. The one road for requests from the network, from the command line and from tests.
+    pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
+        let mut response = match self.guard.check(request.method(), request.uri(), request.headers()) {
+            Ok(()) => self.router.clone().oneshot(request).await.unwrap_or_else(|never| match never {}),
+            Err(problem) => problem.into_response(),
+        };
+        let headers = response.headers_mut();
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
+    }
+}
+
+async fn no_such_path() -> Problem {
+    Problem::new(Code::NotFound, "there is nothing at this path").hint("docs/http.md lists the paths")
+}
+
+async fn wrong_method() -> Problem {
+    Problem::new(Code::MethodNotAllowed, "this path does not take this method").hint("docs/http.md lists the methods")
+}
+
+/// A JSON answer.
+fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
+    match serde_json::to_vec(value) {
+        Ok(text) => json_text(status, text),
+        Err(error) => Problem::new(Code::Internal, error.to_string()).into_response(),
+    }
+}
+
+fn json_text(status: StatusCode, text: Vec<u8>) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The wall clock, for what is derived at the moment of an answer (`ready`, ages).
+fn now() -> ax::model::Timestamp {
+    ax::model::Timestamp(jiff::Timestamp::now().as_microsecond())
+}
+
+/// What a handler answers.
+type Answer = Result<Response<Body>, Problem>;

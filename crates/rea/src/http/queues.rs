@@ -1,0 +1,69 @@
+//! Queues and their switches.
+
+use ax::model::limits::Limits;
+use ax::model::store::QueueChange;
+use axum::body::Body;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::StatusCode;
+use serde::Serialize;
+
+use super::guard::BODY_MAX;
+use super::job::nothing;
+use super::query::Query;
+use super::{Answer, Shared, body, json};
+use crate::error::{Code, Problem};
+use crate::wire::job::QueueView;
+
+#[derive(Serialize)]
+struct Queues<'a> {
+    queues: Vec<QueueView<'a>>,
+}
+
+/// `GET /queues`: every queue that has ever had a job or a setting.
+pub(super) async fn list(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Answer {
+    Query::parse(query.as_deref(), &[])?;
+    let queues = shared.client().queues().await?;
+    Ok(json(StatusCode::OK, &Queues { queues: queues.iter().map(QueueView::from).collect() }))
+}
+
+/// `POST /queues/{name}/pause`: nothing of it is claimed any more; what runs goes on.
+pub(super) async fn pause(State(shared): State<Shared>, Path(name): Path<String>, body: Body) -> Answer {
+    nothing(body).await?;
+    apply(&shared, QueueChange { name, paused: Some(true), concurrency: None }).await
+}
+
+/// `POST /queues/{name}/resume`.
+pub(super) async fn resume(State(shared): State<Shared>, Path(name): Path<String>, body: Body) -> Answer {
+    nothing(body).await?;
+    apply(&shared, QueueChange { name, paused: Some(false), concurrency: None }).await
+}
+
+/// `POST /queues/{name}` with `{"concurrency": n | null, "paused": bool}`.
+pub(super) async fn change(State(shared): State<Shared>, Path(name): Path<String>, body: Body) -> Answer {
+    let body = body::read(body, BODY_MAX).await?;
+    let fields: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&body)
+        .map_err(|_| Problem::new(Code::BadJson, "the body must be a JSON object such as {\"concurrency\": 2}"))?;
+    let mut change = QueueChange { name, ..QueueChange::default() };
+    for (field, value) in &fields {
+        match field.as_str() {
+            "concurrency" if value.is_null() => change.concurrency = Some(None),
+            "concurrency" => {
+                let n = value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
+                let wrong = || Problem::field("concurrency", "must be a whole number from 1, or null for no limit");
+                change.concurrency = Some(Some(n.ok_or_else(|| wrong().hint("to stop a queue, pause it"))?));
+            }
+            "paused" => {
+                let wrong = || Problem::field("paused", "must be true or false");
+                change.paused = Some(value.as_bool().ok_or_else(wrong)?);
+            }
+            other => return Err(Problem::unknown_field(other, &["concurrency", "paused"])),
+        }
+    }
+    apply(&shared, change).await
+}
+
+async fn apply(shared: &Shared, change: QueueChange) -> Answer {
+    ax::model::new_job::name("queue", &change.name, &Limits::default())?;
+    let queue = shared.client().set_queue(change).await?;
+    Ok(json(StatusCode::OK, &QueueView::from(&queue)))
+}

@@ -1,0 +1,130 @@
+//! How the server and its store are. Everything comes from kept counts or from memory: no answer here scans a table.
+
+use std::collections::HashSet;
+
+use ax::Status;
+use ax::model::store::{DayTotals, READY_CAP};
+use axum::body::Body;
+use axum::extract::{RawQuery, State};
+use axum::http::{Response, StatusCode};
+use serde::Serialize;
+
+use super::query::Query;
+use super::{Answer, Shared, json, json_text, now};
+use crate::error::{Code, Problem};
+use crate::wire::job::{ByState, TaskView, TotalsView};
+use crate::wire::time;
+
+/// Most tasks named under today's worst failures.
+const WORST: usize = 10;
+
+#[derive(Serialize)]
+struct StatusView<'a> {
+    version: &'static str,
+    node: String,
+    started_at: String,
+    workers: Workers,
+    local_queue: usize,
+    counts: ByState<'a>,
+    ready: u64,
+    /// `ready` stopped counting: there are more.
+    ready_capped: bool,
+    oldest_ready_at: Option<String>,
+    oldest_ready_age_s: Option<f64>,
+    next_due_at: Option<String>,
+    mean_run_ms: Option<f64>,
+    paused_queues: &'a [String],
+    totals: TotalsView<'a>,
+    today: Today<'a>,
+    healthy: bool,
+    trouble: Option<&'a str>,
+    offers: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Workers {
+    total: usize,
+    busy: usize,
+}
+
+#[derive(Serialize)]
+struct Today<'a> {
+    succeeded: u64,
+    failed_attempts: u64,
+    dead: u64,
+    worst: Vec<TotalsView<'a>>,
+}
+
+/// `GET /status`.
+pub(super) async fn status(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Answer {
+    Query::parse(query.as_deref(), &[])?;
+    let status = shared.client().status().await?;
+    Ok(json(StatusCode::OK, &view(&status)))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an age for people")]
+fn view(status: &Status) -> StatusView<'_> {
+    let counts = &status.counts;
+    StatusView {
+        version: env!("CARGO_PKG_VERSION"),
+        node: status.node.to_string(),
+        started_at: time::text(status.started_at),
+        workers: Workers { total: status.slots, busy: status.busy },
+        local_queue: status.local_queue,
+        counts: ByState(&counts.by_state),
+        ready: counts.ready,
+        ready_capped: counts.ready >= READY_CAP,
+        oldest_ready_at: counts.oldest_ready.map(time::text),
+        oldest_ready_age_s: counts.oldest_ready.map(|t| now().ms_since(t) as f64 / 1000.0),
+        next_due_at: counts.next_due.map(time::text),
+        mean_run_ms: status.mean_run_ms,
+        paused_queues: &status.paused_queues,
+        totals: TotalsView::from(&counts.totals),
+        today: today(&counts.today),
+        healthy: status.healthy.is_ok(),
+        trouble: status.healthy.as_ref().err().map(String::as_str),
+        offers: &status.offers,
+    }
+}
+
+/// The day's sums over all tasks, and the tasks with the most failures.
+fn today(tasks: &[DayTotals]) -> Today<'_> {
+    let mut worst: Vec<&DayTotals> = tasks.iter().filter(|t| t.failed + t.dead > 0).collect();
+    worst.sort_by_key(|t| std::cmp::Reverse((t.dead, t.failed)));
+    worst.truncate(WORST);
+    Today {
+        succeeded: tasks.iter().map(|t| t.succeeded).sum(),
+        failed_attempts: tasks.iter().map(|t| t.failed).sum(),
+        dead: tasks.iter().map(|t| t.dead).sum(),
+        worst: worst.into_iter().map(TotalsView::from).collect(),
+    }
+}
+
+#[derive(Serialize)]
+struct Tasks<'a> {
+    tasks: Vec<TaskView<'a>>,
+}
+
+/// `GET /tasks`: the catalogue, and which of it can run here now.
+pub(super) async fn tasks(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Answer {
+    Query::parse(query.as_deref(), &[])?;
+    let tasks = shared.client().tasks().await?;
+    let status = shared.client().status().await?;
+    let offers: HashSet<&str> = status.offers.iter().map(String::as_str).collect();
+    let tasks = tasks.iter().map(|t| TaskView::new(t, offers.contains(t.name.as_str()))).collect();
+    Ok(json(StatusCode::OK, &Tasks { tasks }))
+}
+
+/// `GET /healthz`: the process answers.
+pub(super) async fn healthz() -> Response<Body> {
+    json_text(StatusCode::OK, b"{\"ok\":true}".to_vec())
+}
+
+/// `GET /readyz`: 200 once jobs can be run and stored, else 503 with the reason.
+pub(super) async fn readyz(State(shared): State<Shared>) -> Answer {
+    let trouble = shared.not_ready().or_else(|| shared.client().health().store_trouble);
+    match trouble {
+        None => Ok(json_text(StatusCode::OK, b"{\"ready\":true}".to_vec())),
+        Some(reason) => Err(Problem::new(Code::NotReady, reason)),
+    }
+}

@@ -1,0 +1,132 @@
+//! The life of a job, or of the whole chain it belongs to, as one list of events in the order of time.
+
+use ax::model::limits::Limits;
+use ax::model::store::{Filter, HistoryEntry};
+use ax::model::{ErrorInfo, Job, JobId, Timestamp};
+use axum::extract::{Path, RawQuery, State};
+use axum::http::StatusCode;
+use serde::Serialize;
+
+use super::job::no_job;
+use super::query::Query;
+use super::{Answer, Shared, json, now};
+use crate::error::Problem;
+use crate::wire::job::JobView;
+use crate::wire::time;
+
+#[derive(Serialize)]
+struct Trace<'a> {
+    /// Oldest first.
+    jobs: Vec<JobView<'a>>,
+    events: Vec<EventView<'a>>,
+    /// There are more jobs in the chain than one page holds; the newest are shown.
+    truncated: bool,
+}
+
+/// Something that happened.
+struct Event<'a> {
+    at: Timestamp,
+    job: &'a Job,
+    what: &'a str,
+    attempt: Option<u32>,
+    cost_us: Option<u64>,
+    error: Option<&'a ErrorInfo>,
+}
+
+#[derive(Serialize)]
+struct EventView<'a> {
+    at: String,
+    task_id: String,
+    task: &'a str,
+    what: &'a str,
+    attempt: Option<u32>,
+    cost_ms: Option<f64>,
+    error: Option<&'a ErrorInfo>,
+}
+
+/// `GET /trace/{id}`: `id` is a task_id, a trace_id or a root_id.
+pub(super) async fn show(State(shared): State<Shared>, Path(text): Path<String>, RawQuery(query): RawQuery) -> Answer {
+    Query::parse(query.as_deref(), &[])?;
+    let (mut jobs, truncated) = find(&shared, &text).await?;
+    jobs.sort_by_key(|j| j.seq);
+    let mut pasts = Vec::with_capacity(jobs.len());
+    for job in &jobs {
+        pasts.push(shared.client().history(job.spec.id).await?);
+    }
+    let mut events: Vec<Event<'_>> = jobs.iter().zip(&pasts).flat_map(|(job, past)| events(job, past)).collect();
+    events.sort_by_key(|e| e.at);
+    let now = now();
+    let jobs = jobs.iter().map(|j| JobView::new(j, now)).collect();
+    Ok(json(StatusCode::OK, &Trace { jobs, events: events.iter().map(view).collect(), truncated }))
+}
+
+/// The jobs meant by `text`: the chain below a root, one job, or all with a trace_id.
+async fn find(shared: &Shared, text: &str) -> Result<(Vec<Job>, bool), Problem> {
+    if let Ok(id) = text.parse::<JobId>() {
+        let (chain, more) = list(shared, Filter { root_id: Some(id), ..Filter::default() }).await?;
+        if chain.len() > 1 {
+            return Ok((chain, more));
+        }
+        if let Some(job) = shared.client().get(id).await? {
+            return Ok((vec![job], false));
+        }
+        // The root itself may have been pruned.
+        if !chain.is_empty() {
+            return Ok((chain, more));
+        }
+    }
+    ax::model::new_job::name("trace_id", text, &Limits::default()).map_err(|_| no_job())?;
+    let (found, more) = list(shared, Filter { trace_id: Some(text.to_owned()), ..Filter::default() }).await?;
+    if found.is_empty() { Err(no_job()) } else { Ok((found, more)) }
+}
+
+async fn list(shared: &Shared, filter: Filter) -> Result<(Vec<Job>, bool), Problem> {
+    let page = shared.client().list(filter, None, Limits::default().page).await?;
+    Ok((page.jobs, page.next.is_some()))
+}
+
+/// Everything that is known to have happened to one job.
+fn events<'a>(job: &'a Job, past: &'a [HistoryEntry]) -> Vec<Event<'a>> {
+    let life = &job.life;
+    let plain = |at, what| Event { at, job, what, attempt: None, cost_us: None, error: None };
+    let mut events = vec![plain(job.spec.created_at, "enqueue")];
+    let mut newest_is_past = false;
+    for entry in past {
+        match entry {
+            HistoryEntry::Action { at, what } => events.push(plain(*at, what)),
+            HistoryEntry::Attempt { attempt, claimed_at, started_at, ended_at, cause, error, .. } => {
+                newest_is_past |= *attempt == life.attempt && *claimed_at == life.claimed_at.unwrap_or(*claimed_at);
+                let begun = started_at.unwrap_or(*claimed_at);
+                let what = if started_at.is_some() { "start" } else { "claim" };
+                events.push(Event { attempt: Some(*attempt), ..plain(begun, what) });
+                let cost_us = started_at.map(|s| ended_at.us_since(s));
+                let error = error.as_ref();
+                events.push(Event { attempt: Some(*attempt), cost_us, error, ..plain(*ended_at, cause.as_str()) });
+            }
+        }
+    }
+    if !newest_is_past && life.attempt > 0 {
+        let what = if life.started_at >= life.claimed_at { "start" } else { "claim" };
+        if let Some(at) = life.started_at.filter(|_| what == "start").or(life.claimed_at) {
+            events.push(Event { attempt: Some(life.attempt), ..plain(at, what) });
+        }
+    }
+    if let Some(at) = life.finished_at {
+        let run = (!newest_is_past).then_some(life.started_at).flatten().map(|s| at.us_since(s));
+        events.push(Event { cost_us: run, ..plain(at, life.state.as_str()) });
+    }
+    events
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a duration for people")]
+fn view<'a>(e: &Event<'a>) -> EventView<'a> {
+    EventView {
+        at: time::text(e.at),
+        task_id: e.job.spec.id.to_string(),
+        task: &e.job.spec.task,
+        what: e.what,
+        attempt: e.attempt,
+        cost_ms: e.cost_us.map(|us| us as f64 / 1000.0),
+        error: e.error,
+    }
+}

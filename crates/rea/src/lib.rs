@@ -1,0 +1,11 @@
+//! The program `rea`: an HTTP server over the engine `ax`, and a command line that is a client of the same HTTP API.
+//!
+//! Only this crate knows HTTP, JSON on the wire, the environment and the terminal. It decides nothing about jobs.
+
+pub mod cli;
+pub mod error;
+pub mod http;
+pub mod logs;
+pub mod settings;
+pub mod wire;
+pub mod workers;

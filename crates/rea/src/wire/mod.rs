@@ -1,0 +1,6 @@
+//! The JSON of the API: what a job looks like outside, and what a request for one looks like. Knows no HTTP.
+
+pub mod job;
+pub mod number;
+pub mod request;
+pub mod time;

@@ -1,0 +1,217 @@
+//! A request for a job as clients send it. Each wrong field is named; `args` and `kwargs` are kept as the text that came.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use ax::JobRequest;
+use ax::model::new_job::IfExists;
+use ax::model::{JobId, OnCrash, Timestamp};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::error::{Code, Problem};
+use crate::wire::{number, time};
+
+/// Every field of a request.
+pub const FIELDS: &[&str] = &[
+    "task",
+    "func_name",
+    "args",
+    "kwargs",
+    "task_id",
+    "queue",
+    "priority",
+    "delay",
+    "run_at",
+    "start_before",
+    "timeout",
+    "max_attempts",
+    "max_interruptions",
+    "retry_base",
+    "retry_cap",
+    "on_crash",
+    "trace_id",
+    "root_id",
+    "key",
+    "unique_for",
+    "if_exists",
+    "tags",
+];
+
+/// Reads one request: a JSON object.
+///
+/// # Errors
+/// `bad_json`, `unknown_field` or `invalid_field`.
+pub fn parse(body: &[u8]) -> Result<JobRequest, Problem> {
+    let fields = split(body)?;
+    let mut job = Draft::default();
+    for (i, (name, raw)) in fields.iter().enumerate() {
+        if fields[..i].iter().any(|(earlier, _)| earlier == name) {
+            return Err(Problem::field(name, "is given twice"));
+        }
+        job.set(name, raw.get())?;
+    }
+    job.finish()
+}
+
+/// The object's fields in order, their values still text.
+fn split(body: &[u8]) -> Result<Vec<(Cow<'_, str>, &RawValue)>, Problem> {
+    let mut field = String::new();
+    let mut parser = serde_json::Deserializer::from_slice(body);
+    let fields = Fields { last: &mut field }.deserialize(&mut parser);
+    let fields = fields.and_then(|fields| parser.end().map(|()| fields));
+    fields.map_err(|error| not_json(body, &error, &field))
+}
+
+/// Says where JSON ends being JSON. The words NaN and Infinity, which some encoders write, get an answer of their own.
+#[must_use]
+pub fn not_json(body: &[u8], error: &serde_json::Error, field: &str) -> Problem {
+    let line = body.split(|&b| b == b'\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
+    let rest = &line[error.column().saturating_sub(1).min(line.len())..];
+    let word = rest.strip_prefix(b"-").unwrap_or(rest);
+    if !field.is_empty() && (word.starts_with(b"N") || word.starts_with(b"I")) {
+        return Problem::field(field, "holds NaN or Infinity, which JSON does not have");
+    }
+    if error.classify() == serde_json::error::Category::Data {
+        return Problem::new(Code::BadJson, "the request must be a JSON object")
+            .hint("{\"task\": \"module:function\", \"args\": []}");
+    }
+    Problem::new(Code::BadJson, format!("not JSON: {error}"))
+}
+
+/// Collects an object's fields, and remembers the last one's name for the error.
+struct Fields<'a> {
+    last: &'a mut String,
+}
+
+impl<'de> DeserializeSeed<'de> for Fields<'_> {
+    type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Self::Value, D::Error> {
+        d.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Fields<'_> {
+    type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Vec::with_capacity(8);
+        while let Some(name) = map.next_key::<Name<'de>>()? {
+            self.last.clear();
+            self.last.push_str(&name.0);
+            let value = map.next_value()?;
+            // More fields than there are: one that is unknown, or given twice, is kept by now.
+            if fields.len() <= FIELDS.len() {
+                fields.push((name.0, value));
+            }
+        }
+        Ok(fields)
+    }
+}
+
+/// A field's name, borrowed where it holds no escapes.
+#[derive(serde::Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// A request in the making.
+#[derive(Default)]
+struct Draft {
+    job: JobRequest,
+    task: Option<String>,
+    func_name: Option<String>,
+}
+
+impl Draft {
+    /// Takes one field. `null` counts as not given, except for `timeout`, where it means "no timeout".
+    fn set(&mut self, name: &str, json: &str) -> Result<(), Problem> {
+        let job = &mut self.job;
+        if json == "null" && name != "timeout" && FIELDS.contains(&name) {
+            return Ok(());
+        }
+        match name {
+            "task" => self.task = Some(text(name, json)?),
+            "func_name" => self.func_name = Some(text(name, json)?),
+            "args" => json.clone_into(&mut job.args),
+            "kwargs" => json.clone_into(&mut job.kwargs),
+            "task_id" => job.id = Some(id(name, json)?),
+            "root_id" => job.root_id = Some(id(name, json)?),
+            "queue" => job.queue = Some(text(name, json)?),
+            "trace_id" => job.trace_id = Some(text(name, json)?),
+            "key" => job.key = Some(text(name, json)?),
+            "priority" => job.priority = Some(whole(name, json)?),
+            "max_attempts" => job.max_attempts = Some(whole(name, json)?),
+            "max_interruptions" => job.max_interruptions = Some(whole(name, json)?),
+            "delay" => job.delay_ms = Some(seconds(name, json)?),
+            "retry_base" => job.retry_base_ms = Some(seconds(name, json)?),
+            "retry_cap" => job.retry_cap_ms = Some(seconds(name, json)?),
+            "unique_for" => job.unique_for_ms = Some(seconds(name, json)?),
+            "timeout" if json == "null" => job.timeout_ms = Some(None),
+            "timeout" => job.timeout_ms = Some(Some(timeout(json)?)),
+            "run_at" => job.run_at = Some(instant(name, json)?),
+            "start_before" => job.start_before = Some(instant(name, json)?),
+            "on_crash" => job.on_crash = Some(word(name, json, OnCrash::from_word, "\"retry\" or \"hold\"")?),
+            "if_exists" => {
+                job.if_exists = word(name, json, IfExists::from_word, "\"keep\", \"replace\" or \"reschedule\"")?
+            }
+            "tags" => {
+                job.tags = serde_json::from_str(json).map_err(|_| Problem::field(name, "must be a list of texts"))?;
+            }
+            _ => return Err(Problem::unknown_field(name, FIELDS)),
+        }
+        Ok(())
+    }
+
+    /// `task` and `func_name` are two names of one field.
+    fn finish(self) -> Result<JobRequest, Problem> {
+        let task = match (self.task, self.func_name) {
+            (Some(task), Some(other)) if task != other => {
+                return Err(Problem::field("func_name", "is not the same as task; give one of them"));
+            }
+            (Some(task), _) | (None, Some(task)) => task,
+            (None, None) => return Err(Problem::field("task", "is missing")),
+        };
+        Ok(JobRequest { task, ..self.job })
+    }
+}
+
+fn text(field: &str, json: &str) -> Result<String, Problem> {
+    serde_json::from_str(json).map_err(|_| Problem::field(field, "must be a text of whole Unicode characters"))
+}
+
+fn id(field: &str, json: &str) -> Result<JobId, Problem> {
+    text(field, json)?.parse().map_err(|e| Problem::field(field, e))
+}
+
+fn whole(field: &str, json: &str) -> Result<i64, Problem> {
+    serde_json::from_str(json).map_err(|_| Problem::field(field, "must be a whole number"))
+}
+
+fn seconds(field: &str, json: &str) -> Result<u64, Problem> {
+    number::parse_seconds(json).map_err(|e| Problem::field(field, e))
+}
+
+/// C025: 0 and negative numbers never mean "no timeout"; `null` does.
+fn timeout(json: &str) -> Result<u64, Problem> {
+    match number::parse_seconds(json) {
+        Ok(0) => Err(Problem::field("timeout", "is 0; it must be greater than 0, or null for no timeout")),
+        Ok(ms) => Ok(ms),
+        Err(e) => Err(Problem::field("timeout", format!("{e}; null means no timeout"))),
+    }
+}
+
+fn instant(field: &str, json: &str) -> Result<Timestamp, Problem> {
+    time::parse(&text(field, json)?).map_err(|e| Problem::field(field, e))
+}
+
+fn word<T>(field: &str, json: &str, read: fn(&str) -> Option<T>, allowed: &str) -> Result<T, Problem> {
+    read(&text(field, json)?).ok_or_else(|| Problem::field(field, format!("must be {allowed}")))
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;
