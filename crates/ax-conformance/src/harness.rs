@@ -7,19 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ax_model::job::Job;
-use ax_model::lifecycle::{Failure, Fence, Note};
+use ax_model::lifecycle::{Failure, Note};
 use ax_model::limits::Limits;
 use ax_model::store::{
-    Act, Applied, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, HistoryEntry,
-    Page, Queue, QueueChange, Recovered, Reply, Store, Target,
+    Act, Applied, AttemptRef, ClaimRequest, Claimed, Counts, EnqueueRefusal, Enqueued, HistoryEntry, Queue,
+    QueueChange, Recovered, Reply, Store, Target,
 };
-use ax_model::{
-    Cause, Chance, Clock, ErrorInfo, Event, JobId, JobRequest, NewJob, NodeId, Refusal, State, TaskSpec, Timestamp,
-    decide,
-};
+use ax_model::{Chance, Clock, Event, JobId, JobRequest, NewJob, NodeId, Refusal, State, TaskSpec, Timestamp, decide};
 
 use crate::bystanders::Bystander;
 use crate::clock::HandClock;
+use crate::events::{failed, succeeded};
 use crate::waiting::{block_on, block_on_for};
 
 /// A store under test, and how to come back to it.
@@ -52,7 +50,7 @@ pub struct Harness {
     subject: Box<dyn Subject>,
     chance: Chance,
     /// Every attempt that was ever handed out.
-    seen: Vec<AttemptRef>,
+    pub(crate) seen: Vec<AttemptRef>,
     bystanders: Vec<Bystander>,
 }
 
@@ -268,21 +266,6 @@ impl Harness {
         self.history(id).into_iter().filter_map(action).collect()
     }
 
-    /// Every job that matches, page by page, newest first.
-    pub fn walk(&self, filter: &Filter, page: usize) -> Vec<Job> {
-        let mut jobs = vec![];
-        let mut after: Option<Cursor> = None;
-        loop {
-            let Page { jobs: more, next } = done(self.store().list(filter.clone(), after, page));
-            assert!(more.len() <= page, "a page of {} for a limit of {page}", more.len());
-            jobs.extend(more);
-            after = next;
-            if after.is_none() {
-                return jobs;
-            }
-        }
-    }
-
     /// The kept counts.
     pub fn counts(&self) -> Counts {
         done(self.store().counts())
@@ -310,45 +293,6 @@ impl Harness {
             if last {
                 return all;
             }
-        }
-    }
-
-    /// What is kept twice agrees: the store's own check, and its counts against a walk over all rows.
-    pub fn check_sound(&self) {
-        assert_eq!(done(self.store().check()), Vec::<String>::new(), "the store's own check");
-        let (jobs, counts, now) = (self.walk(&Filter::default(), 1000), self.counts(), self.now());
-        let mut by_state = [0; 9];
-        jobs.iter().for_each(|job| by_state[job.life.state as usize] += 1);
-        assert_eq!(counts.by_state, by_state, "counts by state");
-        let due = || jobs.iter().filter_map(|job| job.life.claim_at());
-        assert_eq!(counts.ready, due().filter(|at| *at <= now).count() as u64, "ready");
-        assert_eq!(counts.oldest_ready, due().filter(|at| *at <= now).min(), "oldest ready");
-        assert_eq!(counts.next_due, due().filter(|at| *at > now).min(), "next due");
-        for queue in done(self.store().queues()) {
-            let mut by_state = [0; 9];
-            let of_queue = jobs.iter().filter(|job| job.spec.queue == queue.name);
-            of_queue.for_each(|job| by_state[job.life.state as usize] += 1);
-            assert_eq!(queue.by_state, by_state, "counts of queue {}", queue.name);
-        }
-    }
-
-    /// I4: the word of an attempt that has lost its lease changes nothing, whatever it says.
-    pub fn replay_old_leases(&mut self) {
-        let step = self.seen.len() / 200 + 1;
-        for attempt in self.seen.clone().into_iter().step_by(step) {
-            let before = self.get(attempt.id);
-            let lease = before.as_ref().and_then(|job| job.life.lease);
-            if lease.is_some_and(|lease| lease.token == attempt.fence.token) {
-                continue;
-            }
-            let acts = fenced_events(attempt.fence, self.now())
-                .into_iter()
-                .map(|event| Act { target: Target::Attempt(attempt), event, chance: 0 })
-                .collect();
-            for answer in done(self.store().apply(acts)) {
-                assert_eq!(answer, Err(Refusal::Lost), "an old lease of {attempt:?}");
-            }
-            assert_eq!(self.get(attempt.id), before, "changed by an old lease");
         }
     }
 
@@ -381,33 +325,4 @@ pub fn comes<T>(reply: &mut Reply<'_, T>) -> T {
 /// Whether a reply keeps one waiting.
 pub fn waits<T>(reply: &mut Reply<'_, T>) -> bool {
     block_on_for(reply, A_WHILE).is_none()
-}
-
-/// A return of `null`.
-pub fn succeeded(fence: Fence, started_at: Timestamp) -> Event {
-    Event::Succeeded { fence, started_at, result: "null".to_owned() }
-}
-
-/// A failure with a text.
-pub fn failed(fence: Fence, started_at: Timestamp, failure: Failure) -> Event {
-    let error = ErrorInfo::new(failure.cause(), "Boom", "it broke");
-    Event::Failed { fence, started_at, failure, error, after_ms: None }
-}
-
-/// One event of each kind that speaks about an attempt.
-pub fn fenced_events(fence: Fence, at: Timestamp) -> Vec<Event> {
-    let error = ErrorInfo::new(Cause::Interrupted, "shutdown", "stopped");
-    vec![
-        Event::Started { fence, at },
-        Event::HandedBack { fence },
-        succeeded(fence, at),
-        failed(fence, at, Failure::Error),
-        failed(fence, at, Failure::Fatal),
-        failed(fence, at, Failure::Timeout),
-        failed(fence, at, Failure::Crashed),
-        Event::Stopped { fence, started_at: None },
-        Event::Stopped { fence, started_at: Some(at) },
-        Event::Interrupted { fence, started_at: at, error },
-        Event::NodeGone { fence },
-    ]
 }

@@ -4,7 +4,9 @@
 
 mod bystanders;
 pub mod cases;
+mod checks;
 pub mod clock;
+pub mod events;
 pub mod faulty_store;
 pub mod harness;
 pub mod history;

@@ -6,22 +6,19 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ax_model::lifecycle::Failure;
-use ax_model::limits::Limits;
-use ax_model::new_job::IfExists;
 use ax_model::priority::Ageing;
-use ax_model::store::{
-    Act, AttemptRef, ClaimRequest, Claimed, Filter, HistoryEntry, QueueChange, Reply, Store, Target,
-};
-use ax_model::{
-    Cause, Chance, Clock, ErrorInfo, Event, Job, JobId, JobRequest, NewJob, NodeId, OnCrash, Progress, State, TaskSpec,
-    Timestamp,
-};
+use ax_model::store::{Act, AttemptRef, ClaimRequest, Claimed, QueueChange, Reply, Store};
+use ax_model::{Chance, Clock, JobId, NewJob, NodeId, Progress, State, Timestamp};
 
 use crate::clock::{HandClock, lock};
-use crate::harness::{Open, START, Subject, comes, done, failed, succeeded};
+use crate::harness::{Open, START, Subject, comes, done};
 use crate::memory_store::MemoryStore;
 use crate::waiting::block_on_for;
+
+#[path = "random_compare.rs"]
+mod compare;
+#[path = "random_make.rs"]
+mod make;
 
 const STEPS: usize = 120;
 const COMPARE_EVERY: usize = 30;
@@ -131,38 +128,6 @@ impl Pair {
         }
     }
 
-    fn new_job(&mut self) -> NewJob {
-        let now = self.clock.now();
-        let with_key = self.one_in(3);
-        let request = JobRequest {
-            id: if self.one_in(12) && !self.ids.is_empty() { Some(self.known_id()) } else { None },
-            queue: Some(self.choose(&QUEUES).to_owned()),
-            priority: Some(self.choose(&[1, 3, 5, 5, 8, 10])),
-            run_at: match self.below(4) {
-                0 => Some(now.plus_ms(self.below(120) as u64 * 1_000)),
-                1 => Some(Timestamp(now.0 - self.below(1_000) as i64 * 1_000_000)),
-                _ => None,
-            },
-            timeout_ms: self.choose(&[None, Some(None), Some(Some(5_000))]),
-            max_attempts: Some(self.choose(&[1, 2, 3])),
-            max_interruptions: Some(self.choose(&[1, 2])),
-            retry_base_ms: Some(self.choose(&[0, 1_000, 10_000])),
-            on_crash: Some(self.choose(&[OnCrash::Retry, OnCrash::Retry, OnCrash::Hold])),
-            key: with_key.then(|| self.choose(&["k1", "k2", "k3"]).to_owned()),
-            unique_for_ms: Some(self.choose(&[0, MINUTE_MS, 60 * MINUTE_MS])),
-            if_exists: self.choose(&[IfExists::Keep, IfExists::Keep, IfExists::Replace, IfExists::Reschedule]),
-            tags: (0..self.below(3)).map(|_| self.choose(&["t1", "t2", "t3"]).to_owned()).collect(),
-            root_id: if self.one_in(6) && !self.ids.is_empty() { Some(self.known_id()) } else { None },
-            ..JobRequest::new(self.choose(&TASKS), self.choose(&["[]", "[]", "[1]"]))
-        };
-        let mut job =
-            request.resolve(&TaskSpec::default(), &Limits::default(), now, &mut self.chance).expect("is valid");
-        if self.one_in(4) {
-            job.start_before = Some(job.run_at.plus_ms(1 + self.below(60) as u64 * 1_000));
-        }
-        job
-    }
-
     fn known_id(&mut self) -> JobId {
         let recent = self.ids.len().min(30);
         let back = self.below(recent);
@@ -226,49 +191,6 @@ impl Pair {
                 self.same_claims(expected.expect("never fails"), got);
             }
         }
-    }
-
-    fn fenced(&mut self, attempt: AttemptRef) -> Event {
-        let (fence, now) = (attempt.fence, self.clock.now());
-        let started_at = Timestamp(now.0 - self.below(10_000) as i64);
-        let error = ErrorInfo::new(Cause::Interrupted, "stop", "stopped \u{0} 'ok'");
-        match self.below(10) {
-            0..=2 => Event::Started { fence, at: now },
-            3 => Event::HandedBack { fence },
-            4 | 5 => succeeded(fence, started_at),
-            6 => Event::Stopped { fence, started_at: self.choose(&[None, Some(started_at)]) },
-            7 => Event::Interrupted { fence, started_at, error },
-            _ => {
-                let failure = self.choose(&[Failure::Error, Failure::Fatal, Failure::Timeout, Failure::Crashed]);
-                failed(fence, started_at, failure)
-            }
-        }
-    }
-
-    /// An act for the model and the same one for the store.
-    fn act(&mut self) -> Option<(Act, Act)> {
-        let chance = self.chance.next_u64();
-        if !self.attempts.is_empty() && !self.one_in(3) {
-            let recent = self.attempts.len().min(12);
-            let back = self.below(recent);
-            let (mine, theirs) = self.attempts[self.attempts.len() - 1 - back];
-            let event = self.fenced(mine);
-            let act = |attempt| Act { target: Target::Attempt(attempt), event: event.clone(), chance };
-            return Some((act(mine), act(theirs)));
-        }
-        if self.ids.is_empty() {
-            return None;
-        }
-        let now = self.clock.now();
-        let event = match self.below(8) {
-            0..=2 => Event::CancelAsked,
-            3..=5 => Event::RetryAsked,
-            6 => Event::SuccessAsked,
-            _ => Event::Rescheduled { run_at: now.plus_ms(self.below(9_000) as u64), start_before: None },
-        };
-        let id = if self.one_in(20) { JobId::new(now, &mut self.chance) } else { self.known_id() };
-        let act = Act { target: Target::Job(id), event, chance };
-        Some((act.clone(), act))
     }
 
     fn apply(&mut self) {
@@ -360,71 +282,4 @@ impl Pair {
         self.model = self.model.reopened();
         self.subject.reopen();
     }
-
-    /// Everything there is to see.
-    fn compare_all(&mut self) {
-        self.tell("compare".to_owned());
-        for id in &self.ids {
-            let job = |store: &dyn Store| done(store.get(*id)).map(|job| Job { seq: 0, ..job });
-            assert_eq!(
-                job(self.subject.store().as_ref()),
-                job(&self.model),
-                "a job: the store (left), the model (right)"
-            );
-            let past = |store: &dyn Store| {
-                let mut entries: Vec<String> = done(store.history(*id)).iter().map(by_time).collect();
-                // Of several things at one moment, or before a clock that was set back, only the set is certain.
-                entries.sort();
-                entries
-            };
-            assert_eq!(past(self.subject.store().as_ref()), past(&self.model), "the past of {id}");
-        }
-        let sorted = |store: &dyn Store| {
-            let mut counts = done(store.counts());
-            counts.today.sort_by(|a, b| a.task.cmp(&b.task));
-            let mut queues = done(store.queues());
-            queues.sort_by(|a, b| a.name.cmp(&b.name));
-            (counts, queues)
-        };
-        assert_eq!(
-            sorted(self.subject.store().as_ref()),
-            sorted(&self.model),
-            "counts: the store (left), the model (right)"
-        );
-        let filter = Filter {
-            states: self
-                .choose(&[&[][..], &[State::Pending, State::Failed], &[State::Dead], &State::ALL[..3]])
-                .to_vec(),
-            ready: self.one_in(4),
-            task: self.one_in(4).then(|| self.choose(&TASKS).to_owned()),
-            queue: self.one_in(4).then(|| self.choose(&QUEUES).to_owned()),
-            tag: self.one_in(4).then(|| self.choose(&["t1", "t2"]).to_owned()),
-            key: self.one_in(4).then(|| self.choose(&["k1", "k2"]).to_owned()),
-            ..Filter::default()
-        };
-        for filter in [Filter::default(), filter] {
-            let walk = |store: &dyn Store| {
-                let (mut jobs, mut after) = (vec![], None);
-                loop {
-                    let page = done(store.list(filter.clone(), after, 7));
-                    jobs.extend(page.jobs.into_iter().map(|job| Job { seq: 0, ..job }));
-                    after = page.next;
-                    if after.is_none() {
-                        return jobs;
-                    }
-                }
-            };
-            assert_eq!(walk(self.subject.store().as_ref()), walk(&self.model), "{filter:?}");
-        }
-        assert_eq!(done(self.subject.store().check()), Vec::<String>::new(), "the store's own check");
-        assert_eq!(done(self.model.check()), Vec::<String>::new(), "the model's own check");
-    }
-}
-
-fn by_time(entry: &HistoryEntry) -> String {
-    let at = match entry {
-        HistoryEntry::Attempt { ended_at, .. } => ended_at,
-        HistoryEntry::Action { at, .. } => at,
-    };
-    format!("{:020} {entry:?}", at.0)
 }

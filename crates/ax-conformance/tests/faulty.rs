@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ax_conformance::events::succeeded;
 use ax_conformance::faulty_store::{Call, Fault, FaultyStore, Sleep};
-use ax_conformance::harness::{START, succeeded};
+use ax_conformance::harness::START;
 use ax_conformance::waiting::block_on;
 use ax_conformance::{HandClock, MemoryStore};
 use ax_model::limits::Limits;

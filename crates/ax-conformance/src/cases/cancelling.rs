@@ -4,7 +4,8 @@ use ax_model::lifecycle::Failure;
 use ax_model::store::{Act, AttemptRef, Target};
 use ax_model::{Cause, Event, JobRequest, OnCrash, Refusal, State};
 
-use crate::harness::{Harness, done, succeeded};
+use crate::events::{succeeded};
+use crate::harness::{Harness, done};
 
 const TASK: &str = "cancel:f";
 

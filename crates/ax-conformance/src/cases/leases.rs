@@ -4,7 +4,8 @@ use ax_model::lifecycle::{Failure, Fence};
 use ax_model::store::{Act, AttemptRef, HistoryEntry, Recovered, Target};
 use ax_model::{Cause, Event, JobRequest, NodeId, OnCrash, Refusal, State, Token};
 
-use crate::harness::{Harness, LIVE, NODE, done, failed, fenced_events, succeeded};
+use crate::events::{failed, fenced_events, succeeded};
+use crate::harness::{Harness, LIVE, NODE, done};
 
 const TASK: &str = "lease:f";
 

@@ -4,7 +4,8 @@ use ax_model::lifecycle::{Failure, Fence};
 use ax_model::store::{Act, AttemptRef, HistoryEntry, Target};
 use ax_model::{Cause, ErrorInfo, Event, JobId, JobRequest, OnCrash, Progress, Refusal, State, Token, decide};
 
-use crate::harness::{Harness, NODE, done, failed, fenced_events, succeeded};
+use crate::events::{failed, fenced_events, succeeded};
+use crate::harness::{Harness, NODE, done};
 
 /// A fresh job in `state` with its newest attempt, if it has had one.
 fn job_in(h: &mut Harness, state: State, on_crash: OnCrash) -> (JobId, Option<AttemptRef>) {

@@ -1,0 +1,76 @@
+//! Everything that can be seen of two stores, side by side.
+
+use ax_model::store::{Filter, HistoryEntry, Store};
+use ax_model::{Job, State};
+
+use super::{Pair, QUEUES, TASKS};
+use crate::harness::done;
+
+impl Pair {
+    /// Everything there is to see.
+    pub(super) fn compare_all(&mut self) {
+        self.tell("compare".to_owned());
+        for id in &self.ids {
+            let job = |store: &dyn Store| done(store.get(*id)).map(|job| Job { seq: 0, ..job });
+            assert_eq!(
+                job(self.subject.store().as_ref()),
+                job(&self.model),
+                "a job: the store (left), the model (right)"
+            );
+            let past = |store: &dyn Store| {
+                let mut entries: Vec<String> = done(store.history(*id)).iter().map(by_time).collect();
+                // Of several things at one moment, or before a clock that was set back, only the set is certain.
+                entries.sort();
+                entries
+            };
+            assert_eq!(past(self.subject.store().as_ref()), past(&self.model), "the past of {id}");
+        }
+        let sorted = |store: &dyn Store| {
+            let mut counts = done(store.counts());
+            counts.today.sort_by(|a, b| a.task.cmp(&b.task));
+            let mut queues = done(store.queues());
+            queues.sort_by(|a, b| a.name.cmp(&b.name));
+            (counts, queues)
+        };
+        assert_eq!(
+            sorted(self.subject.store().as_ref()),
+            sorted(&self.model),
+            "counts: the store (left), the model (right)"
+        );
+        let filter = Filter {
+            states: self
+                .choose(&[&[][..], &[State::Pending, State::Failed], &[State::Dead], &State::ALL[..3]])
+                .to_vec(),
+            ready: self.one_in(4),
+            task: self.one_in(4).then(|| self.choose(&TASKS).to_owned()),
+            queue: self.one_in(4).then(|| self.choose(&QUEUES).to_owned()),
+            tag: self.one_in(4).then(|| self.choose(&["t1", "t2"]).to_owned()),
+            key: self.one_in(4).then(|| self.choose(&["k1", "k2"]).to_owned()),
+            ..Filter::default()
+        };
+        for filter in [Filter::default(), filter] {
+            let walk = |store: &dyn Store| {
+                let (mut jobs, mut after) = (vec![], None);
+                loop {
+                    let page = done(store.list(filter.clone(), after, 7));
+                    jobs.extend(page.jobs.into_iter().map(|job| Job { seq: 0, ..job }));
+                    after = page.next;
+                    if after.is_none() {
+                        return jobs;
+                    }
+                }
+            };
+            assert_eq!(walk(self.subject.store().as_ref()), walk(&self.model), "{filter:?}");
+        }
+        assert_eq!(done(self.subject.store().check()), Vec::<String>::new(), "the store's own check");
+        assert_eq!(done(self.model.check()), Vec::<String>::new(), "the model's own check");
+    }
+}
+
+fn by_time(entry: &HistoryEntry) -> String {
+    let at = match entry {
+        HistoryEntry::Attempt { ended_at, .. } => ended_at,
+        HistoryEntry::Action { at, .. } => at,
+    };
+    format!("{:020} {entry:?}", at.0)
+}

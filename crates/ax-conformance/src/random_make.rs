@@ -1,0 +1,87 @@
+//! What random histories are made of: jobs, and events about attempts and jobs.
+
+use ax_model::lifecycle::Failure;
+use ax_model::limits::Limits;
+use ax_model::new_job::IfExists;
+use ax_model::store::{Act, AttemptRef, Target};
+use ax_model::{Cause, Clock, ErrorInfo, Event, JobId, JobRequest, NewJob, OnCrash, TaskSpec, Timestamp};
+
+use super::{MINUTE_MS, Pair, QUEUES, TASKS};
+use crate::events::{failed, succeeded};
+
+impl Pair {
+    pub(super) fn new_job(&mut self) -> NewJob {
+        let now = self.clock.now();
+        let with_key = self.one_in(3);
+        let request = JobRequest {
+            id: if self.one_in(12) && !self.ids.is_empty() { Some(self.known_id()) } else { None },
+            queue: Some(self.choose(&QUEUES).to_owned()),
+            priority: Some(self.choose(&[1, 3, 5, 5, 8, 10])),
+            run_at: match self.below(4) {
+                0 => Some(now.plus_ms(self.below(120) as u64 * 1_000)),
+                1 => Some(Timestamp(now.0 - self.below(1_000) as i64 * 1_000_000)),
+                _ => None,
+            },
+            timeout_ms: self.choose(&[None, Some(None), Some(Some(5_000))]),
+            max_attempts: Some(self.choose(&[1, 2, 3])),
+            max_interruptions: Some(self.choose(&[1, 2])),
+            retry_base_ms: Some(self.choose(&[0, 1_000, 10_000])),
+            on_crash: Some(self.choose(&[OnCrash::Retry, OnCrash::Retry, OnCrash::Hold])),
+            key: with_key.then(|| self.choose(&["k1", "k2", "k3"]).to_owned()),
+            unique_for_ms: Some(self.choose(&[0, MINUTE_MS, 60 * MINUTE_MS])),
+            if_exists: self.choose(&[IfExists::Keep, IfExists::Keep, IfExists::Replace, IfExists::Reschedule]),
+            tags: (0..self.below(3)).map(|_| self.choose(&["t1", "t2", "t3"]).to_owned()).collect(),
+            root_id: if self.one_in(6) && !self.ids.is_empty() { Some(self.known_id()) } else { None },
+            ..JobRequest::new(self.choose(&TASKS), self.choose(&["[]", "[]", "[1]"]))
+        };
+        let mut job =
+            request.resolve(&TaskSpec::default(), &Limits::default(), now, &mut self.chance).expect("is valid");
+        if self.one_in(4) {
+            job.start_before = Some(job.run_at.plus_ms(1 + self.below(60) as u64 * 1_000));
+        }
+        job
+    }
+
+    fn fenced(&mut self, attempt: AttemptRef) -> Event {
+        let (fence, now) = (attempt.fence, self.clock.now());
+        let started_at = Timestamp(now.0 - self.below(10_000) as i64);
+        let error = ErrorInfo::new(Cause::Interrupted, "stop", "stopped \u{0} 'ok'");
+        match self.below(10) {
+            0..=2 => Event::Started { fence, at: now },
+            3 => Event::HandedBack { fence },
+            4 | 5 => succeeded(fence, started_at),
+            6 => Event::Stopped { fence, started_at: self.choose(&[None, Some(started_at)]) },
+            7 => Event::Interrupted { fence, started_at, error },
+            _ => {
+                let failure = self.choose(&[Failure::Error, Failure::Fatal, Failure::Timeout, Failure::Crashed]);
+                failed(fence, started_at, failure)
+            }
+        }
+    }
+
+    /// An act for the model and the same one for the store.
+    pub(super) fn act(&mut self) -> Option<(Act, Act)> {
+        let chance = self.chance.next_u64();
+        if !self.attempts.is_empty() && !self.one_in(3) {
+            let recent = self.attempts.len().min(12);
+            let back = self.below(recent);
+            let (mine, theirs) = self.attempts[self.attempts.len() - 1 - back];
+            let event = self.fenced(mine);
+            let act = |attempt| Act { target: Target::Attempt(attempt), event: event.clone(), chance };
+            return Some((act(mine), act(theirs)));
+        }
+        if self.ids.is_empty() {
+            return None;
+        }
+        let now = self.clock.now();
+        let event = match self.below(8) {
+            0..=2 => Event::CancelAsked,
+            3..=5 => Event::RetryAsked,
+            6 => Event::SuccessAsked,
+            _ => Event::Rescheduled { run_at: now.plus_ms(self.below(9_000) as u64), start_before: None },
+        };
+        let id = if self.one_in(20) { JobId::new(now, &mut self.chance) } else { self.known_id() };
+        let act = Act { target: Target::Job(id), event, chance };
+        Some((act.clone(), act))
+    }
+}
