@@ -16,6 +16,8 @@ impl Harness {
             let Page { jobs: more, next } = done(self.store().list(filter.clone(), after, page));
             assert!(more.len() <= page, "a page of {} for a limit of {page}", more.len());
             jobs.extend(more);
+            // Also what ends a walk: a page that begins anew would go on for ever.
+            assert!(jobs.is_sorted_by(|a: &Job, b: &Job| a.seq > b.seq), "newest first, and each job once");
             after = next;
             if after.is_none() {
                 return jobs;

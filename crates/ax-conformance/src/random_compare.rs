@@ -50,13 +50,14 @@ impl Pair {
         };
         for filter in [Filter::default(), filter] {
             let walk = |store: &dyn Store| {
-                let (mut jobs, mut after) = (vec![], None);
+                let (mut jobs, mut after): (Vec<Job>, _) = (vec![], None);
                 loop {
                     let page = done(store.list(filter.clone(), after, 7));
-                    jobs.extend(page.jobs.into_iter().map(|job| Job { seq: 0, ..job }));
+                    jobs.extend(page.jobs);
+                    assert!(jobs.is_sorted_by(|a, b| a.seq > b.seq), "newest first, and each job once");
                     after = page.next;
                     if after.is_none() {
-                        return jobs;
+                        return jobs.into_iter().map(|job| Job { seq: 0, ..job }).collect::<Vec<_>>();
                     }
                 }
             };
