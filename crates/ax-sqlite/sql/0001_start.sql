@@ -129,3 +129,9 @@ CREATE TABLE day_totals (
     runs      INTEGER NOT NULL,
     PRIMARY KEY (day, lane)
 ) WITHOUT ROWID;
+
+-- The highest row number that was ever deleted: numbers are not used again.
+CREATE TABLE deleted_to (
+    seq INTEGER NOT NULL
+);
+INSERT INTO deleted_to VALUES (0);

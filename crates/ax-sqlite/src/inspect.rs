@@ -169,15 +169,14 @@ pub(crate) fn queues(conn: &Connection) -> rusqlite::Result<Vec<Queue>> {
         let queue = Queue { paused: row.get(1)?, concurrency: row.get(2)?, ..named(name.clone()) };
         all.insert(name, queue);
     }
+    // A lane without counts was made for a request that was refused.
     let mut statement =
-        conn.prepare_cached("SELECT queue, state, sum(n) FROM lanes LEFT JOIN lane_counts USING (lane) GROUP BY 1, 2")?;
+        conn.prepare_cached("SELECT queue, state, sum(n) FROM lanes JOIN lane_counts USING (lane) GROUP BY 1, 2")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let name: String = row.get(0)?;
         let queue = all.entry(name.clone()).or_insert_with(|| named(name));
-        if row.get::<_, Option<i64>>(1)?.is_some() {
-            queue.by_state[coded(row, 1, State::from_code)? as usize] = row.get::<_, i64>(2)?.unsigned_abs();
-        }
+        queue.by_state[coded(row, 1, State::from_code)? as usize] = row.get::<_, i64>(2)?.unsigned_abs();
     }
     Ok(all.into_values().collect())
 }

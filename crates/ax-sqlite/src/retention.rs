@@ -67,6 +67,7 @@ fn delete(tx: &mut Tx<'_, '_>, standing: &Standing) -> Result<(), StoreError> {
         "DELETE FROM keys WHERE task = ?1 AND key = (SELECT key FROM jobs WHERE seq = ?2) AND seq = ?2",
         params![&*task, standing.seq],
     )?;
+    tx.run("UPDATE deleted_to SET seq = max(seq, ?1)", [standing.seq])?;
     for sql in [
         "DELETE FROM attempts WHERE seq = ?1",
         "DELETE FROM actions WHERE seq = ?1",
