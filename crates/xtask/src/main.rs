@@ -1,8 +1,12 @@
 //! The project's own commands, run as `cargo xtask …`. Never shipped.
 
+mod bench;
+mod crash;
+mod http;
 mod lint;
 mod python;
 mod run;
+mod server;
 mod test;
 mod tidy;
 
@@ -24,8 +28,14 @@ enum Verb {
     Lint,
     /// The house rules alone: imports, leftovers, file sizes, links
     Tidy,
-    /// Every Rust and Python test
+    /// Every Rust and Python test, then a few crash cycles
     Test,
+    /// The workloads beside a raw SQLite probe of the same run, in a release build
+    Bench(bench::Options),
+    #[command(hide = true)]
+    BenchInner(bench::Options),
+    /// Kills the real server under load again and again, then checks what is left
+    Crash(crash::Options),
 }
 
 fn main() -> ExitCode {
@@ -33,6 +43,9 @@ fn main() -> ExitCode {
         Verb::Lint => lint::run(),
         Verb::Tidy => tidy::run(),
         Verb::Test => test::run(),
+        Verb::Bench(_) => bench::in_release(),
+        Verb::BenchInner(options) => bench::measure(&options),
+        Verb::Crash(options) => crash::run(&options),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -5,7 +5,11 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::{python, run};
+use crate::{crash, python, run};
+
+/// Crash cycles in CI: enough to reach every failpoint, with some kills at random moments.
+const CRASH_CYCLES_CI: usize = 25;
+const CRASH_CYCLES: usize = 5;
 
 /// What ran. A part that could not run at all counts as one failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +25,7 @@ pub(crate) fn run() -> Result<bool> {
     let mut sums = Sums::default();
     rust(&mut sums)?;
     python_tests(&mut sums)?;
+    crash_cycles(&mut sums);
     let Sums { passed, failed, skipped } = sums;
     println!();
     if skipped > 0 {
@@ -75,6 +80,23 @@ fn python_tests(sums: &mut Sums) -> Result<()> {
     }
     sums.add(seen);
     Ok(())
+}
+
+/// The crash run counts as one test.
+fn crash_cycles(sums: &mut Sums) {
+    if python::find().is_none() {
+        return sums.leave_out("the crash cycles", "no python3 of version 3.9 or newer on the path");
+    }
+    println!();
+    let cycles = if run::in_ci() { CRASH_CYCLES_CI } else { CRASH_CYCLES };
+    match crash::run(&crash::Options::of_cycles(cycles)) {
+        Ok(true) => sums.passed += 1,
+        Ok(false) => sums.failed += 1,
+        Err(error) => {
+            println!("FAILED: the crash cycles: {error:#}");
+            sums.failed += 1;
+        }
+    }
 }
 
 /// The same command with its stderr joined to its stdout.

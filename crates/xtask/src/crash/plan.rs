@@ -1,0 +1,112 @@
+//! How each cycle ends: at a named failpoint, or by `kill -9` at a random moment.
+
+use std::collections::VecDeque;
+
+use ax_model::Chance;
+
+/// How a cycle ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The server aborts itself when it passes this point for the `hit`-th time.
+    Failpoint { name: &'static str, hit: u64 },
+    /// It is killed this long after it became ready.
+    Kill { after_ms: u64 },
+}
+
+/// Which ends are still to come.
+pub(super) struct Plan {
+    /// Points in the order of their next turn; those that never fired stand in front.
+    points: VecDeque<&'static str>,
+    fired: Vec<&'static str>,
+    chance: Chance,
+}
+
+impl Plan {
+    pub(super) fn new(points: &[&'static str], seed: u64) -> Plan {
+        Plan { points: points.iter().copied().collect(), fired: Vec::new(), chance: Chance::new(seed) }
+    }
+
+    /// The end of the next of `left` cycles. While there is room, every third is a kill at a random moment.
+    pub(super) fn next(&mut self, left: usize) -> End {
+        let to_come = self.points.iter().filter(|p| !self.fired.contains(p)).count();
+        let kill = left > to_come && self.below(3) == 0;
+        match self.points.pop_front() {
+            Some(name) if !kill => {
+                let hit = 1 + self.below(usual_hits(name));
+                End::Failpoint { name, hit }
+            }
+            point => {
+                self.points.extend(point);
+                self.points.rotate_right(usize::from(!self.points.is_empty()));
+                End::Kill { after_ms: 50 + self.below(900) }
+            }
+        }
+    }
+
+    /// What came of a failpoint's cycle: one that did not fire has its turn again soon.
+    pub(super) fn note(&mut self, name: &'static str, fired: bool) {
+        if fired {
+            self.points.push_back(name);
+            if !self.fired.contains(&name) {
+                self.fired.push(name);
+            }
+        } else {
+            self.points.push_front(name);
+        }
+    }
+
+    /// Points that no cycle has reached.
+    pub(super) fn missing(&self) -> Vec<&'static str> {
+        self.points.iter().copied().filter(|p| !self.fired.contains(p)).collect()
+    }
+
+    /// How many different points were reached.
+    pub(super) fn reached(&self) -> usize {
+        self.fired.len()
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.chance.next_u64() % n
+    }
+}
+
+/// How often a server passes a point within about a second of load.
+fn usual_hits(name: &str) -> u64 {
+    match name.split('.').next().unwrap_or_default() {
+        "enqueue" | "claim" | "apply" => 40,
+        "queue" => 3,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POINTS: &[&str] = &["enqueue.before_commit", "claim.after_commit", "tasks.before_commit"];
+
+    #[test]
+    fn as_many_cycles_as_points_reach_every_point() {
+        for seed in 0..50 {
+            let mut plan = Plan::new(POINTS, seed);
+            for left in (1..=POINTS.len()).rev() {
+                let End::Failpoint { name, .. } = plan.next(left) else { panic!("no room for a kill") };
+                plan.note(name, true);
+            }
+            assert!(plan.missing().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_point_that_did_not_fire_is_tried_again_and_kills_come_in_between() {
+        let mut plan = Plan::new(POINTS, 7);
+        let mut kills = 0;
+        for left in (1..=60).rev() {
+            match plan.next(left) {
+                End::Kill { .. } => kills += 1,
+                End::Failpoint { name, .. } => plan.note(name, left % 2 == 0),
+            }
+        }
+        assert!(kills > 5 && plan.missing().is_empty(), "{kills} kills, missing {:?}", plan.missing());
+    }
+}
