@@ -1,0 +1,234 @@
+//! The store in trouble: statements that fail, files that others hold, a disk that is full. Nothing may be half done.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ax_conformance::HandClock;
+use ax_conformance::harness::START;
+use ax_conformance::waiting::block_on;
+use ax_model::lifecycle::{Event, Failure};
+use ax_model::limits::Limits;
+use ax_model::priority::Ageing;
+use ax_model::store::{Act, ClaimRequest, Claimed, Filter, QueueChange, Store, StoreError, StoreErrorKind, Target};
+use ax_model::{Cause, Chance, Clock, ErrorInfo, Job, JobRequest, NewJob, NodeId, TaskSpec};
+use ax_sqlite::{SqliteOptions, SqliteStore};
+use rusqlite::Connection;
+
+fn open(dir: &Path) -> SqliteStore {
+    let clock: Arc<dyn Clock> = Arc::new(HandClock::new(START));
+    let path = dir.join("rea.db");
+    SqliteStore::open(SqliteOptions { path, clock, ageing: Ageing::default(), lock_wait: Duration::ZERO }).expect("opens")
+}
+
+/// A connection of another program.
+fn foreign(dir: &Path) -> Connection {
+    let conn = Connection::open(dir.join("rea.db")).unwrap();
+    conn.busy_timeout(Duration::from_secs(10)).unwrap();
+    conn
+}
+
+fn job(chance: &mut Chance, request: JobRequest) -> NewJob {
+    request.resolve(&TaskSpec::default(), &Limits::default(), START, chance).unwrap()
+}
+
+fn tagged(chance: &mut Chance) -> NewJob {
+    let key = Some(format!("k{}", chance.next_u64()));
+    job(chance, JobRequest { key, tags: vec!["t".into()], ..JobRequest::new("m:f", "[]") })
+}
+
+fn claim(store: &SqliteStore, limit: usize) -> Result<Vec<Claimed>, StoreError> {
+    let offers = vec!["m:f".to_owned()].into();
+    block_on(store.claim(ClaimRequest { node: NodeId(1), offers, limit, park: false, seed: 1 }))
+}
+
+fn everything(store: &SqliteStore) -> Vec<Job> {
+    let page = block_on(store.list(Filter::default(), None, 10_000)).unwrap();
+    page.jobs.iter().map(|j| block_on(store.get(j.spec.id)).unwrap().unwrap()).collect()
+}
+
+/// C024: a failure between two related rows leaves no half state, whichever statement of whichever write fails.
+#[test]
+fn c024_a_statement_that_fails_leaves_no_half_state() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let other = foreign(dir.path());
+    let mut chance = Chance::new(1);
+    // Each table and kind of statement that the writes touch; a later one fails after the earlier ones have been run.
+    let statements = [
+        ("jobs", "INSERT"),
+        ("jobs", "UPDATE"),
+        ("keys", "INSERT"),
+        ("tags", "INSERT"),
+        ("attempts", "INSERT"),
+        ("actions", "INSERT"),
+        ("lanes", "INSERT"),
+        ("lane_counts", "INSERT"),
+        ("lane_counts", "UPDATE"),
+        ("day_totals", "INSERT"),
+        ("day_totals", "UPDATE"),
+    ];
+    let mut failed = 0;
+    for (round, (table, kind)) in statements.iter().enumerate() {
+        let set_up: Vec<NewJob> = (0..6).map(|_| tagged(&mut chance)).collect();
+        let ids: Vec<_> = set_up.iter().map(|j| j.spec.id).collect();
+        block_on(store.enqueue(set_up)).unwrap().unwrap();
+        let held = claim(&store, 3).unwrap();
+        let before = everything(&store);
+
+        let trigger = format!(
+            "CREATE TRIGGER boom BEFORE {kind} ON {table} BEGIN SELECT RAISE(ABORT, 'made to fail'); END"
+        );
+        other.execute_batch(&trigger).unwrap();
+        let fresh = JobRequest { queue: Some(format!("q{round}")), ..JobRequest::new("m:f", "[]") };
+        let new = vec![tagged(&mut chance), job(&mut chance, fresh)];
+        let taken = claim(&store, 1);
+        let answers = [
+            taken.as_ref().map(|_| ()).map_err(StoreError::clone),
+            block_on(store.enqueue(new)).map(|_| ()),
+            block_on(store.apply(vec![succeeded(&held[0]), failed_act(&held[1])])).map(|_| ()),
+            block_on(store.apply(vec![asked(ids[5], Event::CancelAsked)])).map(|_| ()),
+        ];
+        other.execute_batch("DROP TRIGGER boom").unwrap();
+
+        failed += answers.iter().filter(|a| a.is_err()).count();
+        assert_eq!(block_on(store.check()).unwrap(), Vec::<String>::new(), "after {kind} on {table} failed");
+        if answers.iter().all(Result::is_err) {
+            assert_eq!(everything(&store), before, "{kind} on {table} failed and yet something changed");
+        }
+        // Whatever failed can be done now.
+        let _ = block_on(store.apply(vec![succeeded(&held[0]), failed_act(&held[1]), succeeded(&held[2])])).unwrap();
+        let mut open = taken.unwrap_or_default();
+        open.extend(claim(&store, 100).unwrap());
+        block_on(store.apply(open.iter().map(succeeded).collect())).unwrap();
+    }
+    assert!(failed >= statements.len(), "each trigger was meant to fail at least one write: {failed}");
+    let left = everything(&store).iter().filter(|j| j.life.state.is_active()).count();
+    assert_eq!(left, 0, "leases left behind");
+}
+
+/// One bad request fails alone: what shares its transaction is run again without it.
+#[test]
+fn a_request_that_fails_by_its_own_fault_harms_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(open(dir.path()));
+    let other = foreign(dir.path());
+    let trigger = "CREATE TRIGGER boom BEFORE INSERT ON jobs WHEN NEW.args = '[\"bad\"]'
+                   BEGIN SELECT RAISE(ABORT, 'made to fail'); END";
+    other.execute_batch(trigger).unwrap();
+    // The foreign lock keeps the writer waiting, so that all that follow share one transaction.
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut chance = Chance::new(2);
+    let sent: Vec<_> = (0..20)
+        .map(|n| {
+            let args = if n == 7 { "[\"bad\"]" } else { "[1]" };
+            let new = job(&mut chance, JobRequest::new("m:f", args));
+            let store = Arc::clone(&store);
+            std::thread::spawn(move || block_on(store.enqueue(vec![new])))
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(200));
+    other.execute_batch("COMMIT").unwrap();
+    let answers: Vec<_> = sent.into_iter().map(|t| t.join().unwrap()).collect();
+    assert_eq!(answers.iter().filter(|a| a.is_ok()).count(), 19);
+    assert!(answers[7].is_err());
+    assert_eq!(everything(&store).len(), 19);
+    assert_eq!(block_on(store.check()).unwrap(), Vec::<String>::new());
+}
+
+/// C078: another program holds the file longer than the busy timeout. The write is refused as busy, and may be repeated.
+#[test]
+fn c078_a_file_held_by_another_program_is_busy_not_broken() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chance = Chance::new(3);
+    let other = foreign(dir.path());
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let new = job(&mut chance, JobRequest::new("m:f", "[]"));
+    let began = Instant::now();
+    let refused = block_on(store.enqueue(vec![new.clone()])).unwrap_err();
+    assert_eq!((refused.kind, refused.is_temporary()), (StoreErrorKind::Busy, true));
+    assert!(began.elapsed() >= Duration::from_secs(4), "gave up after {:?}", began.elapsed());
+    assert!(block_on(store.counts()).is_ok(), "reading goes on meanwhile");
+    other.execute_batch("COMMIT").unwrap();
+    assert!(block_on(store.enqueue(vec![new.clone()])).unwrap().unwrap()[0].created);
+    assert!(!block_on(store.enqueue(vec![new])).unwrap().unwrap()[0].created, "the repeat is the same job");
+    assert_eq!(everything(&store).len(), 1);
+}
+
+/// C082: the SQLite inside has no WAL-reset bug, and writers beside forced checkpoints of another program do no damage.
+#[test]
+fn c082_checkpoints_from_outside_do_no_damage() {
+    println!("SQLite {}", rusqlite::version());
+    assert!(rusqlite::version_number() >= 3_051_003);
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(open(dir.path()));
+    let end = Instant::now() + Duration::from_secs(2);
+    let writers: Vec<_> = (0..4)
+        .map(|n| {
+            let store = Arc::clone(&store);
+            std::thread::spawn(move || {
+                let mut chance = Chance::new(100 + n);
+                let mut acknowledged = 0;
+                while Instant::now() < end {
+                    let new = job(&mut chance, JobRequest::new("m:f", "[]"));
+                    acknowledged += usize::from(block_on(store.enqueue(vec![new])).is_ok());
+                }
+                acknowledged
+            })
+        })
+        .collect();
+    let other = foreign(dir.path());
+    while Instant::now() < end {
+        let _ = other.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    }
+    let acknowledged: usize = writers.into_iter().map(|w| w.join().unwrap()).sum();
+    assert_eq!(block_on(store.check()).unwrap(), Vec::<String>::new());
+    let counted = block_on(store.counts()).unwrap().by_state[0];
+    assert!(acknowledged > 0 && counted >= acknowledged as u64, "{acknowledged} acknowledged, {counted} in the store");
+}
+
+#[test]
+fn only_the_owner_can_read_any_of_the_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    block_on(store.enqueue(vec![job(&mut Chance::new(4), JobRequest::new("m:f", "[]"))])).unwrap().unwrap();
+    let files: Vec<PathBuf> = std::fs::read_dir(dir.path()).unwrap().map(|f| f.unwrap().path()).collect();
+    assert!(files.len() >= 4, "database, WAL, shared memory, lock: {files:?}");
+    for file in files {
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{}", file.display());
+    }
+}
+
+#[test]
+fn a_second_store_on_the_same_file_is_refused_and_a_third_after_the_close_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let clock: Arc<dyn Clock> = Arc::new(HandClock::new(START));
+    let path = dir.path().join("rea.db");
+    let options = SqliteOptions { path, clock, ageing: Ageing::default(), lock_wait: Duration::ZERO };
+    let refused = SqliteStore::open(options.clone()).unwrap_err();
+    assert!(refused.to_string().contains(&std::process::id().to_string()), "{refused}");
+    store.close();
+    assert!(block_on(store.set_queue(QueueChange { name: "q".into(), ..QueueChange::default() })).is_err(), "closed");
+    drop(SqliteStore::open(options).expect("the lock is free again"));
+}
+
+fn succeeded(claimed: &Claimed) -> Act {
+    let fence = claimed.attempt.fence;
+    let event = Event::Succeeded { fence, started_at: START, result: "null".into() };
+    Act { target: Target::Attempt(claimed.attempt), event, chance: 0 }
+}
+
+fn failed_act(claimed: &Claimed) -> Act {
+    let error = ErrorInfo::new(Cause::Error, "Boom", "made to fail");
+    let fence = claimed.attempt.fence;
+    let event = Event::Failed { fence, started_at: START, failure: Failure::Error, error, after_ms: None };
+    Act { target: Target::Attempt(claimed.attempt), event, chance: 0 }
+}
+
+fn asked(id: ax_model::JobId, event: Event) -> Act {
+    Act { target: Target::Job(id), event, chance: 0 }
+}
