@@ -17,7 +17,9 @@ pub(crate) fn apply(tx: &mut Tx<'_, '_>, acts: &[Act]) -> Result<Vec<Result<Appl
 
 fn apply_one(tx: &mut Tx<'_, '_>, act: &Act) -> Result<Result<Applied, Refusal>, StoreError> {
     let found = match act.target {
-        Target::Attempt(attempt) => tx.standing_by_seq(attempt.seq)?.filter(|s| s.id == attempt.id).ok_or(Refusal::Lost),
+        Target::Attempt(attempt) => {
+            tx.standing_by_seq(attempt.seq)?.filter(|s| s.id == attempt.id).ok_or(Refusal::Lost)
+        }
         Target::Job(id) => tx.standing_by_id(id)?.ok_or(Refusal::NotFound),
     };
     let standing = match found {

@@ -44,7 +44,11 @@ struct Run {
     more: bool,
 }
 
-pub(crate) fn claim(tx: &mut Tx<'_, '_>, request: &ClaimRequest, offered: &[usize]) -> Result<Vec<Claimed>, StoreError> {
+pub(crate) fn claim(
+    tx: &mut Tx<'_, '_>,
+    request: &ClaimRequest,
+    offered: &[usize],
+) -> Result<Vec<Claimed>, StoreError> {
     let mut permits = Permits::default();
     let mut runs = vec![];
     for &lane in offered {

@@ -42,12 +42,8 @@ impl Deltas {
         let by_attempt = new.last_cause == Some(Cause::Ok);
         match new.state {
             State::Success if old.state != State::Success => delta.totals.succeeded += 1,
-            State::Failed if old.state.is_active() && ended.is_some() => {
-                // A recovered claim goes back to `Failed` too, but nothing failed then.
-                if ended.is_some_and(|e| e.cause != Cause::NeverStarted) {
-                    delta.totals.failed += 1;
-                }
-            }
+            // A recovered or handed back claim goes to `Failed` too, but nothing failed then.
+            State::Failed if ended.is_some_and(|e| e.cause != Cause::NeverStarted) => delta.totals.failed += 1,
             State::Dead if old.state != State::Dead => delta.totals.dead += 1,
             _ => {}
         }

@@ -102,9 +102,8 @@ fn list_query(
         conditions.push(format!("claim_at IS NOT NULL AND claim_at <= {}", bind(now.0.into())));
     }
     if filter.task.is_some() || filter.queue.is_some() {
-        let mut statement = conn.prepare_cached(
-            "SELECT lane FROM lanes WHERE (?1 IS NULL OR task = ?1) AND (?2 IS NULL OR queue = ?2)",
-        )?;
+        let mut statement = conn
+            .prepare_cached("SELECT lane FROM lanes WHERE (?1 IS NULL OR task = ?1) AND (?2 IS NULL OR queue = ?2)")?;
         let lanes = statement.query_map(params![filter.task, filter.queue], |r| r.get::<_, i64>(0))?;
         let lanes: Vec<String> = lanes.map(|l| l.map(|l| l.to_string())).collect::<rusqlite::Result<_>>()?;
         if lanes.is_empty() {

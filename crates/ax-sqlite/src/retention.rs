@@ -68,11 +68,9 @@ fn delete(tx: &mut Tx<'_, '_>, standing: &Standing) -> Result<(), StoreError> {
         params![&*task, standing.seq],
     )?;
     tx.run("UPDATE deleted_to SET seq = max(seq, ?1)", [standing.seq])?;
-    for sql in [
-        "DELETE FROM attempts WHERE seq = ?1",
-        "DELETE FROM actions WHERE seq = ?1",
-        "DELETE FROM jobs WHERE seq = ?1",
-    ] {
+    for sql in
+        ["DELETE FROM attempts WHERE seq = ?1", "DELETE FROM actions WHERE seq = ?1", "DELETE FROM jobs WHERE seq = ?1"]
+    {
         tx.run(sql, [standing.seq])?;
     }
     tx.deltas.count(standing.lane, standing.life.state, -1);

@@ -38,7 +38,9 @@ pub(crate) const STANDING: usize = 23;
 pub(crate) fn standing(row: &Row<'_>) -> rusqlite::Result<Standing> {
     let flags: i64 = row.get(11)?;
     let lease = match (row.get::<_, Option<i64>>(9)?, row.get::<_, Option<i64>>(10)?) {
-        (Some(node), Some(token)) => Some(Lease { node: NodeId(node.cast_unsigned()), token: Token(token.cast_unsigned()) }),
+        (Some(node), Some(token)) => {
+            Some(Lease { node: NodeId(node.cast_unsigned()), token: Token(token.cast_unsigned()) })
+        }
         _ => None,
     };
     let life = Life {
@@ -79,14 +81,20 @@ pub(crate) fn flags(life: &Life) -> i64 {
 /// The columns that `job` reads after the standing ones. `$heavy` says whether the long texts are read or left empty.
 macro_rules! job_columns {
     (heavy) => {
-        concat!($crate::rows::standing_columns!(), ", created_at, timeout_ms, unique_for_ms, trace_id, root_id, key, tags, \
+        concat!(
+            $crate::rows::standing_columns!(),
+            ", created_at, timeout_ms, unique_for_ms, trace_id, root_id, key, tags, \
          progress, last_error, args, kwargs, result, (SELECT queue FROM lanes l WHERE l.lane = jobs.lane), \
-         (SELECT task FROM lanes l WHERE l.lane = jobs.lane)")
+         (SELECT task FROM lanes l WHERE l.lane = jobs.lane)"
+        )
     };
     (light) => {
-        concat!($crate::rows::standing_columns!(), ", created_at, timeout_ms, unique_for_ms, trace_id, root_id, key, tags, \
+        concat!(
+            $crate::rows::standing_columns!(),
+            ", created_at, timeout_ms, unique_for_ms, trace_id, root_id, key, tags, \
          progress, last_error, '', '', NULL, (SELECT queue FROM lanes l WHERE l.lane = jobs.lane), \
-         (SELECT task FROM lanes l WHERE l.lane = jobs.lane)")
+         (SELECT task FROM lanes l WHERE l.lane = jobs.lane)"
+        )
     };
 }
 pub(crate) use job_columns;

@@ -14,8 +14,8 @@ use ax_model::lifecycle::Refusal;
 use ax_model::new_job::NewJob;
 use ax_model::priority::{Ageing, Picker};
 use ax_model::store::{
-    Act, Applied, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, HistoryEntry, Page,
-    Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError, StoreErrorKind,
+    Act, Applied, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, HistoryEntry,
+    Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError, StoreErrorKind,
 };
 use ax_model::{Clock, JobId, NodeId, Progress, TaskSpec, Timestamp};
 use rusqlite::{Connection, ErrorCode, OpenFlags};

@@ -28,9 +28,11 @@ impl Memory {
     pub(crate) fn load(conn: &Connection, picker: Picker) -> Result<Memory, StoreError> {
         let lanes = Lanes::load(conn).map_err(|e| sqlite_error(&e))?;
         let next_seq = conn
-            .query_row("SELECT max((SELECT coalesce(max(seq), 0) FROM jobs), (SELECT seq FROM deleted_to)) + 1", [], |r| {
-                r.get(0)
-            })
+            .query_row(
+                "SELECT max((SELECT coalesce(max(seq), 0) FROM jobs), (SELECT seq FROM deleted_to)) + 1",
+                [],
+                |r| r.get(0),
+            )
             .map_err(|e| sqlite_error(&e))?;
         Ok(Memory { lanes, picker, next_seq, active: HashMap::new() })
     }

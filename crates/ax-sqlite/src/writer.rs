@@ -33,7 +33,11 @@ const IDLE: Duration = Duration::from_millis(20);
 
 /// What the writer can be told.
 pub(crate) enum Message {
-    Write { rows: usize, kind: Kind, job: Box<dyn WriteJob> },
+    Write {
+        rows: usize,
+        kind: Kind,
+        job: Box<dyn WriteJob>,
+    },
     Claim(Parked),
     /// The clock was moved by hand: look again at what is due.
     Wake,
@@ -128,7 +132,8 @@ impl Drop for Grant {
         let (reply, _) = oneshot::channel();
         let rows = acts.len();
         let body = move |tx: &mut Tx<'_, '_>| crate::apply::apply(tx, &acts);
-        let _ = writer.send(Message::Write { rows, kind: Kind::Apply, job: Box::new(Write { body, value: None, reply }) });
+        let _ =
+            writer.send(Message::Write { rows, kind: Kind::Apply, job: Box::new(Write { body, value: None, reply }) });
     }
 }
 
@@ -163,6 +168,8 @@ pub(crate) struct Writer {
 }
 
 type Job = (Kind, Box<dyn WriteJob>);
+/// A claim that leaves the park, with what it gets.
+type Granted = (Parked, Vec<Claimed>);
 
 /// Why the work on one connection ended.
 #[derive(PartialEq, Eq)]
@@ -343,7 +350,7 @@ impl Writer {
         conn: &'c Connection,
         hot: &mut Hot<'c>,
         jobs: &mut [Job],
-    ) -> Result<Vec<(Parked, Vec<Claimed>)>, (StoreError, Option<usize>)> {
+    ) -> Result<Vec<Granted>, (StoreError, Option<usize>)> {
         let now = self.clock.now();
         hot.begin.execute([]).map_err(|e| (sqlite_error(&e), None))?;
         let mut tx = Tx { conn, hot, memory: &mut self.memory, deltas: Deltas::default(), ageing: self.ageing, now };
@@ -393,7 +400,7 @@ impl Writer {
 }
 
 /// Tries every parked claim; those that found something, or do not want to wait, leave the park.
-fn try_parked(tx: &mut Tx<'_, '_>, parked: &mut Vec<Parked>) -> Result<Vec<(Parked, Vec<Claimed>)>, StoreError> {
+fn try_parked(tx: &mut Tx<'_, '_>, parked: &mut Vec<Parked>) -> Result<Vec<Granted>, StoreError> {
     parked.retain(|p| !p.reply.is_closed());
     let mut found: Vec<Vec<Claimed>> = Vec::with_capacity(parked.len());
     for p in parked.iter_mut() {

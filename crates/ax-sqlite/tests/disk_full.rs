@@ -37,7 +37,7 @@ fn c081_a_full_disk_refuses_for_a_while_and_loses_nothing() {
         answer
     };
     let unlimited = getrlimit(Resource::Fsize);
-    setrlimit(Resource::Fsize, Rlimit { current: Some(2 << 20), ..unlimited.clone() }).unwrap();
+    setrlimit(Resource::Fsize, Rlimit { current: Some(2 << 20), ..unlimited }).unwrap();
     let mut refused = 0;
     for _ in 0..400 {
         if let Err(error) = enqueue(&mut acknowledged) {

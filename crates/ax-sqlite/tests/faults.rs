@@ -19,7 +19,8 @@ use rusqlite::Connection;
 fn open(dir: &Path) -> SqliteStore {
     let clock: Arc<dyn Clock> = Arc::new(HandClock::new(START));
     let path = dir.join("rea.db");
-    SqliteStore::open(SqliteOptions { path, clock, ageing: Ageing::default(), lock_wait: Duration::ZERO }).expect("opens")
+    SqliteStore::open(SqliteOptions { path, clock, ageing: Ageing::default(), lock_wait: Duration::ZERO })
+        .expect("opens")
 }
 
 /// A connection of another program.
@@ -77,9 +78,8 @@ fn c024_a_statement_that_fails_leaves_no_half_state() {
         let held = claim(&store, 3).unwrap();
         let before = everything(&store);
 
-        let trigger = format!(
-            "CREATE TRIGGER boom BEFORE {kind} ON {table} BEGIN SELECT RAISE(ABORT, 'made to fail'); END"
-        );
+        let trigger =
+            format!("CREATE TRIGGER boom BEFORE {kind} ON {table} BEGIN SELECT RAISE(ABORT, 'made to fail'); END");
         other.execute_batch(&trigger).unwrap();
         let fresh = JobRequest { queue: Some(format!("q{round}")), ..JobRequest::new("m:f", "[]") };
         let new = vec![tagged(&mut chance), job(&mut chance, fresh)];
