@@ -185,15 +185,15 @@ async fn wait(road: &mut Road, id: &str, limit: Duration, json: bool) -> Result<
     let begun = Instant::now();
     loop {
         let left = limit.saturating_sub(begun.elapsed()).min(POLL);
-        let job = road.get_waiting(&format!("/jobs/{id}?wait={:.3}", left.as_secs_f64()), left).await?;
+        let (job, exact) = road.get_exact(&format!("/jobs/{id}?wait={:.3}", left.as_secs_f64()), left).await?;
         let state = job["state"].as_str().unwrap_or_default();
         let ended = matches!(state, "success" | "dead" | "cancelled" | "skipped" | "held");
         if ended && json {
-            show::json(&job)?;
+            show::json(&exact)?;
         }
         match state {
             "success" if json => return Ok(Exit::Ok),
-            "success" => return show::line(job["result"].to_string()).map(|()| Exit::Ok),
+            "success" => return show::line(exact.get("result").map_or("null", |r| r.get())).map(|()| Exit::Ok),
             _ if ended => return Err(ended_badly(id, state, &job["last_error"])),
             _ if begun.elapsed() >= limit => {
                 let message = format!("job {id} is still {state}; it goes on");

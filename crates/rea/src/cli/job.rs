@@ -1,12 +1,16 @@
 //! `rea job`: everything about one job, and what to do next.
 
+use std::time::Duration;
+
 use clap::Args;
+use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
-use super::road::Road;
+use super::road::{Exact, Road};
 use super::show::{self, Screen, line, pair, word};
 use super::{Exit, Failure, Reach, waits};
 use crate::http::query::encode;
+use crate::logs::for_terminal;
 
 /// The flags of `rea job`.
 #[derive(Args)]
@@ -23,21 +27,20 @@ impl Job {
         let mut road = Road::open(&self.reach).await?;
         let asked = self.ask(&mut road).await;
         road.close().await;
-        let (job, past, why) = asked?;
+        let Seen { job, mut exact, past, why } = asked?;
         if self.reach.json {
-            let mut job = job;
-            job["history"] = past;
-            job["waits_for"] = why.map_or(Value::Null, Value::String);
-            show::json(&job)?;
+            put(&mut exact, "history", &past);
+            put(&mut exact, "waits_for", &why);
+            show::json(&exact)?;
         } else {
-            print(&job, &past, why.as_deref())?;
+            print(&job, &exact, &past, why.as_deref())?;
         }
         Ok(Exit::Ok)
     }
 
-    async fn ask(&self, road: &mut Road) -> Result<(Value, Value, Option<String>), Failure> {
+    async fn ask(&self, road: &mut Road) -> Result<Seen, Failure> {
         let id = encode(&self.id);
-        let job = road.get(&format!("/jobs/{id}")).await?;
+        let (job, exact) = road.get_exact(&format!("/jobs/{id}"), Duration::ZERO).await?;
         let past = road.get(&format!("/jobs/{id}/attempts")).await?["history"].take();
         let waiting = matches!(job["state"].as_str(), Some("pending" | "failed" | "dispatched"));
         let why = if waiting {
@@ -48,20 +51,35 @@ impl Job {
         } else {
             None
         };
-        Ok((job, past, why))
+        Ok(Seen { job, exact, past, why })
     }
 }
 
-fn print(job: &Value, past: &Value, why: Option<&str>) -> Result<(), Failure> {
+/// All that is known of a job.
+struct Seen {
+    job: Value,
+    exact: Exact,
+    past: Value,
+    why: Option<String>,
+}
+
+fn put(exact: &mut Exact, name: &str, value: &impl serde::Serialize) {
+    if let Ok(raw) = to_raw_value(value) {
+        exact.insert(name.to_owned(), raw);
+    }
+}
+
+fn print(job: &Value, exact: &Exact, past: &Value, why: Option<&str>) -> Result<(), Failure> {
     let screen = Screen::stdout();
     let state = show::state_word(job);
+    let text = |name: &str| exact.get(name).map_or_else(|| "-".to_owned(), |raw| for_terminal(raw.get()));
     pair("job", word(&job["task_id"]))?;
     pair("task", word(&job["task"]))?;
     pair("state", screen.state(state))?;
     if let Some(why) = why {
         pair("waits for", why)?;
     }
-    pair("args", format!("{} {}", word(&job["args"]), word(&job["kwargs"])))?;
+    pair("args", format!("{} {}", text("args"), text("kwargs")))?;
     pair("queue", format!("{}, priority {}", word(&job["queue"]), job["priority"]))?;
     pair("attempts", attempts(job))?;
     let timeout = if job["timeout"].is_null() { "none".to_owned() } else { format!("{} s", job["timeout"]) };
@@ -88,8 +106,8 @@ fn print(job: &Value, past: &Value, why: Option<&str>) -> Result<(), Failure> {
     if let Some(progress) = job["progress"].as_object() {
         pair("progress", format!("{}/{} {}", progress["done"], word(&progress["total"]), word(&progress["note"])))?;
     }
-    if job.get("result").is_some() {
-        pair("result", word(&Value::String(job["result"].to_string())))?;
+    if exact.contains_key("result") {
+        pair("result", text("result"))?;
     }
     error(&job["last_error"])?;
     history(&screen, past)?;

@@ -1,6 +1,7 @@
 //! The one road from a command to an answer: the HTTP API. Over TCP when a server runs; in this process when none does, over
 //! the store itself, which is then locked for as long as the command takes.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::net::TcpStream;
 
 use super::{Exit, Failure, Reach};
@@ -40,6 +42,9 @@ pub(super) enum Road {
     /// The store itself; nothing runs.
     Store { api: Api, engine: Engine },
 }
+
+/// An object whose values are still the text that was sent.
+pub(super) type Exact = BTreeMap<String, Box<RawValue>>;
 
 /// A good answer.
 pub(super) struct Answer {
@@ -114,9 +119,12 @@ impl Road {
         parse(&self.get_raw(path, Duration::ZERO).await?)
     }
 
-    /// Reads; the server may take up to `waits` longer than usual.
-    pub(super) async fn get_waiting(&mut self, path: &str, waits: Duration) -> Result<Value, Failure> {
-        parse(&self.get_raw(path, waits).await?)
+    /// Reads one object, also as it was sent: numbers in arguments and results may be larger than a `Value` holds. The
+    /// server may take up to `waits` longer than usual.
+    pub(super) async fn get_exact(&mut self, path: &str, waits: Duration) -> Result<(Value, Exact), Failure> {
+        let answer = self.get_raw(path, waits).await?;
+        let exact = serde_json::from_slice(&answer.body).map_err(|_| not_json())?;
+        Ok((parse(&answer)?, exact))
     }
 
     /// Reads what need not be JSON.
@@ -217,6 +225,9 @@ fn answer(head: &axum::http::response::Parts, body: hyper::body::Bytes) -> Resul
 }
 
 fn parse(answer: &Answer) -> Result<Value, Failure> {
-    serde_json::from_slice(&answer.body)
-        .map_err(|_| Failure::new(Exit::Unreachable, "the answer is not JSON; is it a rea server?"))
+    serde_json::from_slice(&answer.body).map_err(|_| not_json())
+}
+
+fn not_json() -> Failure {
+    Failure::new(Exit::Unreachable, "the answer is not JSON; is it a rea server?")
 }

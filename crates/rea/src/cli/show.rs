@@ -138,9 +138,9 @@ pub(super) fn pair(name: &str, value: impl AsRef<str>) -> Result<(), Failure> {
     line(format!("{name:<12} {}", value.as_ref()))
 }
 
-/// The API's JSON, for programs.
-pub(super) fn json(value: &Value) -> Result<(), Failure> {
-    line(value.to_string())
+/// JSON, for programs.
+pub(super) fn json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    line(serde_json::to_string(value).map_err(std::io::Error::from)?)
 }
 
 /// A traceback or other text of many lines: each made harmless, indented.

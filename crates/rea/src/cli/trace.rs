@@ -1,5 +1,7 @@
 //! `rea trace`: the life of a job, or of a whole chain, as a timeline.
 
+use std::time::Duration;
+
 use clap::Args;
 use serde_json::Value;
 
@@ -21,11 +23,11 @@ pub(super) struct Trace {
 impl Trace {
     pub(super) async fn run(self) -> Result<Exit, Failure> {
         let mut road = Road::open(&self.reach).await?;
-        let trace = road.get(&format!("/trace/{}", encode(&self.id))).await;
+        let trace = road.get_exact(&format!("/trace/{}", encode(&self.id)), Duration::ZERO).await;
         road.close().await;
-        let trace = trace?;
+        let (trace, exact) = trace?;
         if self.reach.json {
-            show::json(&trace)?;
+            show::json(&exact)?;
         } else {
             print(&trace)?;
         }

@@ -1,0 +1,131 @@
+//! Listings: filters, pages, and what is refused.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rea::http::query::encode;
+use serde_json::{Value, json};
+
+use crate::bed::{Bed, code, later};
+
+fn ids(listing: &Value) -> Vec<String> {
+    listing["jobs"].as_array().unwrap().iter().map(|j| j["task_id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn filters_find_exactly_their_jobs() {
+    let bed = Bed::new().await;
+    let plain = bed.enqueue(later("echo")).await;
+    let marked = json!({"task": "fail", "delay": 60, "queue": "q", "tags": ["t1", "t2"], "key": "k", "trace_id": "tr", "root_id": plain});
+    let marked = bed.enqueue(marked).await;
+    let dead = bed.enqueue(json!({"task": "broken"})).await;
+    bed.reach(&dead, "dead").await;
+    for filter in [
+        "queue=q",
+        "tag=t1",
+        "tag=t2",
+        "key=k",
+        "trace_id=tr",
+        "task=fail",
+        "task=fail&queue=q&tag=t1&state=pending",
+        "state=pending&queue=q",
+    ] {
+        assert_eq!(ids(&bed.get(&format!("/jobs?{filter}")).await.1), [marked.clone()], "{filter}");
+    }
+    assert_eq!(ids(&bed.get(&format!("/jobs?root_id={plain}")).await.1), [marked.clone(), plain.clone()]);
+    assert_eq!(ids(&bed.get("/jobs?state=dead,held").await.1), [dead.clone()]);
+    assert_eq!(ids(&bed.get("/jobs?state=ready").await.1), Vec::<String>::new());
+    assert_eq!(ids(&bed.get("/jobs/failed").await.1), [dead]);
+    let listed = &bed.get("/jobs?key=k").await.1["jobs"][0];
+    assert!(listed.get("args").is_none() && listed.get("result").is_none() && listed["key"] == "k");
+    bed.end().await;
+}
+
+/// C125: fields come from a list, values are compared and never interpreted.
+#[tokio::test]
+async fn c125_hostile_filters_and_cursors_do_nothing() {
+    let bed = Bed::new().await;
+    bed.enqueue(later("echo")).await;
+    let long = "x".repeat(50_000);
+    for evil in ["'; DROP TABLE jobs;--", "x' OR '1'='1", "%", "*", "\u{202e}", long.as_str()] {
+        let value = encode(evil);
+        for field in ["task", "queue", "tag", "key", "trace_id"] {
+            let answer = bed.get(&format!("/jobs?{field}={value}")).await;
+            let fine = answer.0 == 200 && answer.1["jobs"] == json!([]);
+            assert!(fine || code(&answer) == (422, "invalid_field"), "{field} {evil:.30}");
+        }
+        assert_eq!(code(&bed.get(&format!("/jobs?cursor={value}")).await), (422, "bad_cursor"), "{evil:.30}");
+        for field in ["state", "root_id", "limit"] {
+            assert_eq!(
+                code(&bed.get(&format!("/jobs?{field}={value}")).await),
+                (422, "invalid_field"),
+                "{field} {evil:.30}"
+            );
+        }
+        assert_eq!(code(&bed.get(&format!("/jobs?{value}=1")).await), (422, "unknown_field"));
+        assert_eq!(code(&bed.get(&format!("/jobs/{value}")).await), (404, "not_found"));
+    }
+    for field in ["order_by", "sort", "where", "offset", "fields"] {
+        let refused = bed.get(&format!("/jobs?{field}=1")).await;
+        assert_eq!(code(&refused), (422, "unknown_field"));
+        assert!(refused.1["hint"].as_str().is_some());
+    }
+    assert_eq!(code(&bed.get("/jobs?limit=201").await), (422, "invalid_field"));
+    assert_eq!(bed.get("/jobs").await.1["jobs"].as_array().unwrap().len(), 1);
+    bed.end().await;
+}
+
+/// C112: pages while jobs change state: every job that was there all the time appears exactly once.
+#[tokio::test(flavor = "multi_thread")]
+async fn c112_pages_hold_every_job_once_while_states_change() {
+    let bed = Arc::new(Bed::new().await);
+    let mut all = Vec::new();
+    for _ in 0..5 {
+        let jobs: Vec<Value> = (0..1000).map(|_| later("echo")).collect();
+        let (_, made) = bed.post("/jobs", Value::from(jobs).to_string()).await;
+        all.extend(made["jobs"].as_array().unwrap().iter().map(|j| j["task_id"].as_str().unwrap().to_owned()));
+    }
+    let done = Arc::new(AtomicBool::new(false));
+    let changing = {
+        let (bed, done, all) = (Arc::clone(&bed), Arc::clone(&done), all.clone());
+        tokio::spawn(async move {
+            let mut changed = 0;
+            for id in all.iter().cycle().step_by(37) {
+                if done.load(Ordering::Relaxed) {
+                    return changed;
+                }
+                bed.post(&format!("/jobs/{id}/cancel"), "{}").await;
+                bed.enqueue(later("echo")).await;
+                changed += 1;
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            changed
+        })
+    };
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    let mut cursor = String::new();
+    loop {
+        let (_, page) = bed.get(&format!("/jobs?limit=100{cursor}")).await;
+        ids(&page).into_iter().for_each(|id| *seen.entry(id).or_default() += 1);
+        match page["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    done.store(true, Ordering::Relaxed);
+    assert!(changing.await.unwrap() > 0);
+    assert!(all.iter().all(|id| seen.get(id) == Some(&1)));
+    assert!(seen.values().all(|n| *n == 1));
+}
+
+#[tokio::test]
+async fn running_attempts_are_told_from_memory() {
+    let bed = Bed::new().await;
+    let id = bed.enqueue(json!({"task": "hang"})).await;
+    bed.reach(&id, "running").await;
+    let (_, running) = bed.get("/jobs/running").await;
+    assert_eq!((&running["jobs"][0]["task_id"], &running["jobs"][0]["attempt"]), (&json!(id), &json!(1)));
+    bed.end().await;
+}

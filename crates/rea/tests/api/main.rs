@@ -1,0 +1,10 @@
+//! The HTTP API over an engine with Rust tasks and a store on disk, called in this process, as the command line does.
+
+mod bed;
+mod enqueue;
+mod guard;
+mod job;
+mod listen;
+mod listing;
+mod openapi;
+mod queues;

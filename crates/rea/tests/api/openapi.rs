@@ -1,0 +1,63 @@
+//! The page `protocol/openapi.yaml` and the program say the same: routes, error codes, fields of a request.
+
+use std::collections::BTreeSet;
+
+use rea::error::Code;
+use rea::http::Api;
+use rea::wire::request::FIELDS;
+
+const PAGE: &str = include_str!("../../../../protocol/openapi.yaml");
+
+/// The lines below the first line that is `head`, as long as they are indented deeper.
+fn below<'a>(page: &'a str, head: &str) -> Vec<&'a str> {
+    let depth = head.len() - head.trim_start().len();
+    let rest = page.lines().skip_while(|l| *l != head).skip(1);
+    rest.take_while(|l| l.len() - l.trim_start().len() > depth || l.is_empty()).collect()
+}
+
+/// The names at one depth of indentation.
+fn names(lines: &[&str], depth: usize) -> BTreeSet<String> {
+    let at = |l: &&&str| l.len() - l.trim_start().len() == depth;
+    lines.iter().filter(at).filter_map(|l| l.trim().split_once(':').map(|(name, _)| name.to_owned())).collect()
+}
+
+#[test]
+fn the_page_has_exactly_the_routes_of_the_program() {
+    let mut documented = BTreeSet::new();
+    let mut path = "";
+    for line in below(PAGE, "paths:") {
+        match line.strip_prefix("  ") {
+            Some(text) if text.starts_with('/') => path = text.trim_end_matches(':'),
+            Some(text) if text.starts_with("  ") && !text.starts_with("   ") => {
+                let word = text.trim().trim_end_matches(':');
+                if matches!(word, "get" | "post" | "put" | "patch" | "delete") {
+                    documented.insert((word, path));
+                }
+            }
+            _ => {}
+        }
+    }
+    let routed: BTreeSet<(&str, &str)> = Api::route_list().into_iter().collect();
+    assert_eq!(documented, routed);
+}
+
+#[test]
+fn the_page_has_exactly_the_fields_of_a_request() {
+    let schema = below(PAGE, "    JobRequest:");
+    let ours: BTreeSet<String> = FIELDS.iter().map(|f| (*f).to_owned()).collect();
+    assert_eq!(names(&schema, 8), ours);
+}
+
+#[test]
+fn the_page_has_exactly_the_error_codes() {
+    // The last of this name is the schema; an answer has the name too.
+    let schema = below(last(PAGE, "    Problem:"), "    Problem:");
+    let documented: Vec<&str> = schema.iter().filter_map(|l| l.trim().strip_prefix("- ")).collect();
+    let ours: Vec<&str> = Code::ALL.iter().map(|c| c.as_str()).collect();
+    assert_eq!(documented, ours);
+}
+
+/// The page from the last line `head` on.
+fn last<'a>(page: &'a str, head: &str) -> &'a str {
+    &page[page.rfind(&format!("\n{head}\n")).map_or(0, |at| at + 1)..]
+}

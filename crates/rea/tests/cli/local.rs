@@ -1,0 +1,101 @@
+//! Without a server: the command opens the store itself; nothing runs.
+
+use crate::bed::Bed;
+
+const NOBODY: &str = "0193793e-7f00-7000-8000-000000000001";
+
+#[tokio::test]
+async fn jobs_are_stored_shown_and_steered_without_a_server() {
+    let bed = Bed::with_store().await;
+    let made =
+        bed.rea(&["enqueue", "echo", "1", "Ada", "{\"a\": 12345678901234567890123}", "--key", "k", "--tag", "t"]);
+    let id = made.word().to_owned();
+    let again = bed.rea(&["enqueue", "echo", "1", "Ada", "{\"a\":12345678901234567890123}", "--key", "k"]);
+    assert_eq!((again.word(), again.err.contains("already has this job")), (id.as_str(), true));
+    let listed = bed.rea(&["jobs", "--tag", "t"]);
+    assert!(listed.out.contains(&id) && listed.out.contains("ready") && !listed.out.contains('\x1b'), "{}", listed.out);
+    assert_eq!(bed.rea(&["jobs", "--json", "--state", "ready"]).json()["jobs"][0]["task_id"], id.as_str());
+    let shown = bed.rea(&["job", &id]);
+    assert!(shown.out.contains("12345678901234567890123}"), "{}", shown.out);
+    assert!(shown.out.contains("waits for    a server"), "{}", shown.out);
+    assert_eq!(bed.rea(&["job", &id, "--json"]).json()["kwargs"], serde_json::json!({}));
+    assert_eq!(bed.rea(&["queue", "pause", "default", "--json"]).json()["paused"], true);
+    assert!(bed.rea(&["queue", "list"]).out.contains("paused"));
+    assert_eq!(bed.rea(&["queue", "limit", "default", "2", "--json"]).json()["concurrency"], 2);
+    assert!(bed.rea(&["queue", "limit", "default", "none", "--json"]).json()["concurrency"].is_null());
+    assert_eq!(bed.rea(&["queue", "resume", "default"]).code, 0);
+    assert!(bed.rea(&["cancel", &id]).out.contains("is cancelled"));
+    assert!(bed.rea(&["retry", &id]).out.contains("will run again"));
+    assert!(bed.rea(&["trace", &id]).out.contains("cancel"));
+    let status = bed.rea(&["status"]);
+    assert!(status.out.contains("none runs on this store") && status.out.contains("1 pending"), "{}", status.out);
+    assert!(bed.rea(&["tasks"]).out.contains("no worker now"));
+    assert_eq!(bed.rea(&["db", "check"]).word(), "sound");
+}
+
+#[tokio::test]
+async fn every_kind_of_failure_has_its_exit_code() {
+    let bed = Bed::with_store().await;
+    let id = bed.rea(&["enqueue", "echo", "--delay", "1h"]).word().to_owned();
+    for (words, code, part) in [
+        (vec!["job", NOBODY], 3, "no such job"),
+        (vec!["log", &id], 3, "no attempt"),
+        (vec!["cancel", NOBODY, &id, NOBODY], 3, NOBODY),
+        (vec!["enqueue", "ecko"], 4, "did you mean \"echo\"?"),
+        (vec!["enqueue", "echo", "--priority", "11"], 4, "priority"),
+        (vec!["enqueue", "echo", "--timeout", "0"], 4, "timeout"),
+        (vec!["enqueue", "echo", "--run-at", "tomorrow"], 4, "run_at"),
+        (vec!["mark-success", &id], 4, "cancelled"),
+        (vec!["jobs", "--state", "lost"], 4, "states: ready"),
+        (vec!["enqueue", "echo", "{a: 1}"], 2, "not valid JSON"),
+        (vec!["enqueue", "echo", "--kwargs", "x"], 2, "--kwargs"),
+        (vec!["enqueue"], 2, "Usage"),
+        (vec!["queue", "limit", "default", "-1"], 2, "error"),
+        (vec!["status", "--url", "https://localhost"], 2, "http://"),
+        (vec!["status", "--url", "http://127.0.0.1:9"], 5, "can't reach"),
+        (vec!["status", "--db", "other.db"], 5, "no store"),
+        (vec!["enqueue", "echo", "--wait"], 5, "no server"),
+    ] {
+        let said = bed.rea(&words);
+        assert_eq!(said.code, code, "{words:?}: {} {}", said.out, said.err);
+        assert!(said.err.contains(part), "{words:?}: {}", said.err);
+    }
+    assert!(!bed.dir.path().join("other.db").exists());
+    assert!(bed.rea(&["cancel", &id]).err.contains("has ended"));
+    let engine = bed.engine().await;
+    let locked = bed.rea(&["db", "check"]);
+    assert_eq!(locked.code, 6, "{}", locked.err);
+    assert!(locked.err.contains(&format!("process {}", std::process::id())), "{}", locked.err);
+    engine.close().await;
+}
+
+#[test]
+fn help_has_the_exit_codes_and_examples() {
+    let bed = Bed::new();
+    let help = bed.rea(&["--help"]);
+    assert!(
+        help.code == 0 && help.out.contains("Exit codes:") && help.out.contains("6  another process"),
+        "{}",
+        help.out
+    );
+    for verb in ["serve", "enqueue", "jobs", "job", "log", "trace", "cancel", "retry", "status", "tasks", "queue", "db"]
+    {
+        assert!(help.out.contains(verb), "{verb}");
+        assert_eq!(bed.rea(&[verb, "--help"]).code, 0, "{verb}");
+    }
+    assert!(bed.rea(&["enqueue", "--help"]).out.contains("Examples:"));
+    assert!(bed.rea(&["--version"]).out.starts_with("rea "));
+}
+
+#[test]
+fn a_store_is_made_by_migrate() {
+    let bed = Bed::new();
+    assert_eq!(bed.rea(&["db", "check"]).code, 5);
+    assert!(bed.rea(&["db", "migrate"]).word().contains("up to date"));
+    assert_eq!(bed.rea(&["db", "check"]).word(), "sound");
+    use std::os::unix::fs::MetadataExt;
+    for file in ["rea.db", "rea.db.lock"] {
+        let mode = std::fs::metadata(bed.dir.path().join(file)).unwrap().mode();
+        assert_eq!(mode & 0o077, 0, "F74: {file} has mode {mode:o}");
+    }
+}

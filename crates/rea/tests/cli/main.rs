@@ -1,0 +1,6 @@
+//! The real program, as a person or a script runs it: with a server, and without one.
+
+mod bed;
+mod local;
+mod refused;
+mod server;
