@@ -36,6 +36,9 @@ REA_LOG filters diagnostics (default: warn,ax=info,rea=info).";
 /// How long the jobs of a server that was killed may take to be gone.
 const DEAD_WARDENS_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Up to so many tasks are named in the first line of the log.
+const NAMED_TASKS: usize = 20;
+
 /// The flags of `rea serve`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -219,7 +222,8 @@ async fn overview(settings: &settings::Serve, engine: &Engine, url: &str) {
     let counts: Vec<String> = counts.map(|(state, n)| format!("{state} {n}")).collect();
     let tasks = match settings.code.is_empty() {
         true => "none here (no FILE was named): jobs of known tasks are stored, none is run".to_owned(),
-        false => status.offers.join(" "),
+        false if status.offers.len() <= NAMED_TASKS => status.offers.join(" "),
+        false => format!("{} (see `rea tasks`)", status.offers.len()),
     };
     tracing::info!(
         action = "ready",
@@ -228,7 +232,7 @@ async fn overview(settings: &settings::Serve, engine: &Engine, url: &str) {
         workers = status.slots,
         tasks,
         queue_length = status.counts.ready,
-        counts = counts.join(", "),
+        counts = if counts.is_empty() { "no jobs yet".to_owned() } else { counts.join(", ") },
         version = env!("CARGO_PKG_VERSION"),
         pid = std::process::id(),
         "rea is ready"
