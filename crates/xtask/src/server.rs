@@ -161,6 +161,12 @@ pub(crate) fn lives(pid: u32, started: Option<u64>) -> bool {
     state != 'Z' && state != 'X' && started.is_none_or(|s| s == start)
 }
 
+/// When a living process began, in clock ticks since boot.
+#[cfg(test)]
+pub(crate) fn began(pid: u32) -> Option<u64> {
+    stat(pid).map(|(_, began)| began)
+}
+
 /// State and start time of a process, from `/proc/PID/stat`.
 fn stat(pid: u32) -> Option<(char, u64)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

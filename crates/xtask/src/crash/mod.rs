@@ -63,6 +63,8 @@ struct Run {
     /// From the start of a process to ready, after a crash.
     restarts: Vec<Duration>,
     wrong: Vec<String>,
+    /// Jobs by state and attempts by cause, in words.
+    ends: String,
 }
 
 /// `true` = nothing was lost, doubled or left behind.
@@ -85,6 +87,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         kills: 0,
         restarts: Vec::new(),
         wrong: Vec::new(),
+        ends: String::new(),
     };
     let clients = start_clients(&run.load, seed);
     let cycled = run.cycles(options);
@@ -214,7 +217,9 @@ impl Run {
             self.wrong.push(format!("process {} of job {} lives on after the server's stop", line.pid, line.job));
         }
         self.wrong.extend(self.load.wrong());
-        self.wrong.extend(verdict::on(&self.file("rea.db"), &self.load.acks(), &self.load.seen(), &lines)?);
+        let verdict = verdict::on(&self.file("rea.db"), &self.load.acks(), &self.load.seen(), &lines)?;
+        self.wrong.extend(verdict.wrong);
+        self.ends = verdict.ends.iter().map(|(word, n)| format!("{word} {n}")).collect::<Vec<_>>().join(", ");
         Ok(())
     }
 
@@ -252,6 +257,7 @@ impl Run {
             acks.len() - created,
             run::seconds(took)
         );
+        println!("crash: states and causes: {}", self.ends);
         if !missing.is_empty() && options.cycles < points {
             println!("crash: not reached in so few cycles: {}", missing.join(", "));
         }

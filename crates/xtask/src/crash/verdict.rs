@@ -1,10 +1,10 @@
 //! What is left in the store after a crash run, held against the clients' lists and the functions' own words.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use ax::{Client, Engine, Filter, JobId, Options, State, Token};
+use ax::{Client, Engine, Filter, HistoryEntry, JobId, Options, State, Token};
 use ax_conformance::history::{self, Acknowledged, CheckedJob, Evidence};
 use rusqlite::Connection;
 
@@ -15,8 +15,16 @@ use crate::server;
 /// Jobs asked for at a time.
 const PAGE: usize = 200;
 
-/// Everything that is wrong. The store must not be in use.
-pub(super) fn on(db: &Path, acks: &[Ack], seen: &[Seen], lines: &[Line]) -> Result<Vec<String>> {
+/// What a run came to.
+pub(super) struct Verdict {
+    /// Everything that is wrong.
+    pub(super) wrong: Vec<String>,
+    /// How many jobs ended in each state, and how many attempts by each cause other than `ok`.
+    pub(super) ends: BTreeMap<&'static str, usize>,
+}
+
+/// Looks at everything. The store must not be in use.
+pub(super) fn on(db: &Path, acks: &[Ack], seen: &[Seen], lines: &[Line]) -> Result<Verdict> {
     let mut wrong = integrity(db)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let jobs = runtime.block_on(async {
@@ -31,9 +39,10 @@ pub(super) fn on(db: &Path, acks: &[Ack], seen: &[Seen], lines: &[Line]) -> Resu
     })?;
     wrong.extend(stored_as_asked(acks, &jobs));
     wrong.extend(unfinished(&jobs));
+    let ends = ends(&jobs);
     let evidence = evidence(acks, seen, lines, jobs)?;
     wrong.extend(history::check(&evidence).into_iter().map(|violation| violation.to_string()));
-    Ok(wrong)
+    Ok(Verdict { wrong, ends })
 }
 
 /// SQLite's own check of the file.
@@ -90,6 +99,19 @@ fn unfinished(jobs: &[Stored]) -> Vec<String> {
     left.map(|s| format!("job {} is {} although everything had ended", s.job.id, s.job.state)).collect()
 }
 
+fn ends(jobs: &[Stored]) -> BTreeMap<&'static str, usize> {
+    let mut ends = BTreeMap::new();
+    for stored in jobs {
+        *ends.entry(stored.job.state.as_str()).or_default() += 1;
+        for entry in &stored.job.history {
+            if let HistoryEntry::Attempt { cause, .. } = entry {
+                *ends.entry(cause.as_str()).or_default() += 1;
+            }
+        }
+    }
+    ends
+}
+
 fn evidence(acks: &[Ack], seen: &[Seen], lines: &[Line], jobs: Vec<Stored>) -> Result<Evidence> {
     let id = |text: &str| text.parse::<JobId>().map_err(|_| anyhow::anyhow!("{text:?} is no id"));
     let told = |ack: &Ack| Ok(Acknowledged { id: id(&ack.id)?, task: ack.task.clone(), key: ack.key.clone() });
@@ -115,4 +137,71 @@ fn evidence(acks: &[Ack], seen: &[Seen], lines: &[Line], jobs: Vec<Stored>) -> R
         jobs: jobs.into_iter().map(|stored| stored.job).collect(),
         alive,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use ax::{Context as Attempt, Handlers, JobRequest, TaskError};
+
+    use super::*;
+    use crate::crash::witness::Word;
+
+    /// Runs one job whose function behaves as those of a crash run do, and says what a client and the function saw.
+    async fn one_job(db: &Path) -> (Ack, Vec<Line>) {
+        let engine = Engine::open(Options::new(db)).await.unwrap();
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let said = lines.clone();
+        let mut handlers = Handlers::new(1);
+        handlers.add("quick", move |attempt: Attempt, (_,): (u64,)| {
+            let line = |word| Line {
+                word,
+                job: attempt.task_id().to_string(),
+                attempt: attempt.attempt(),
+                token: attempt.token().to_string(),
+                pid: 1 << 22,
+                began: 0,
+            };
+            said.lock().unwrap().extend([line(Word::Start), line(Word::End)]);
+            let token = attempt.token().to_string();
+            async move { Ok::<_, TaskError>(token) }
+        });
+        engine.start(Arc::new(handlers)).await.unwrap();
+        let client = engine.client();
+        let id = client.enqueue_one(JobRequest::new("quick", "[7]")).await.unwrap().id;
+        let job = client.wait(id, Duration::from_secs(20)).await.unwrap().unwrap();
+        assert_eq!(job.life.state, State::Success);
+        engine.stop(Duration::from_secs(5)).await;
+        engine.close().await;
+        let ack = Ack { id: id.to_string(), key: None, task: "quick".into(), args: "[7]".into(), created: true };
+        (ack, std::mem::take(&mut *lines.lock().unwrap()))
+    }
+
+    fn faults(db: &Path, acks: &[Ack], lines: &[Line]) -> String {
+        on(db, acks, &[], lines).unwrap().wrong.join("\n")
+    }
+
+    #[test]
+    fn a_sound_run_has_no_faults_and_each_broken_promise_is_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = dir.path().join("rea.db");
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let (ack, lines) = runtime.block_on(one_job(&db));
+        assert_eq!(faults(&db, std::slice::from_ref(&ack), &lines), "");
+
+        let lost = Ack { id: "0193793e-7f00-7000-8000-000000000001".to_owned(), ..ack.clone() };
+        assert!(faults(&db, &[lost], &lines).contains("not in the store"));
+        let other = Ack { args: "[8]".to_owned(), ..ack.clone() };
+        assert!(faults(&db, &[other], &lines).contains("stored as another"));
+        let stale: Vec<Line> =
+            lines.iter().map(|l| Line { token: "00000000000000ff".to_owned(), ..l.clone() }).collect();
+        assert!(faults(&db, std::slice::from_ref(&ack), &stale).contains("never began"));
+
+        let conn = Connection::open(&db).unwrap();
+        conn.execute("UPDATE lane_counts SET n = n + 1", []).unwrap();
+        drop(conn);
+        assert!(faults(&db, &[ack], &lines).contains("contradicts itself"));
+    }
 }

@@ -74,4 +74,20 @@ mod tests {
         assert!(parse("start 0193793e 2 00ff 4242").is_none());
         assert!(parse("other 0193793e 2 00ff 4242 99").is_none());
     }
+
+    #[test]
+    fn a_process_outside_the_running_servers_family_is_a_survivor() {
+        let sleeper = || std::process::Command::new("sleep").arg("30").spawn().unwrap();
+        let (mut orphan, mut server) = (sleeper(), sleeper());
+        let began = server::began(orphan.id()).unwrap();
+        let line = parse(&format!("helper j 1 ff {} {began}", orphan.id())).unwrap();
+        let lines = [line, parse(&format!("helper j 1 ff {} {}", orphan.id(), began + 1)).unwrap()];
+        assert_eq!(survivors(&lines, server.id()), [&lines[0]]);
+        assert!(survivors(&lines, std::process::id()).is_empty());
+        orphan.kill().unwrap();
+        orphan.wait().unwrap();
+        assert!(survivors(&lines, server.id()).is_empty());
+        server.kill().unwrap();
+        server.wait().unwrap();
+    }
 }
