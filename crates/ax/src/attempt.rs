@@ -27,7 +27,7 @@ pub(crate) async fn slot(node: Arc<Node>, runner: Arc<dyn Runner>, slot: usize) 
     let mut backoff = Backoff::new();
     loop {
         node.settler.room().await;
-        let Some(job) = node.local.next().await else { return };
+        let Some(job) = node.local.next(slot).await else { return };
         let began = run(&node, &*runner, slot, job).await;
         if began {
             backoff.reset();
@@ -35,7 +35,7 @@ pub(crate) async fn slot(node: Arc<Node>, runner: Arc<dyn Runner>, slot: usize) 
             // Its job is free for other slots; this one must not ask for it again at once, for ever.
             node.sleep_before(Stage::Draining, backoff.next()).await;
         }
-        node.local.done();
+        node.local.done(slot);
         // Handlers that never wait would keep this thread from the other slots.
         tokio::task::consume_budget().await;
     }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ax_model::store::{ClaimRequest, Claimed, StoreError};
-use ax_model::{Event, TaskSpec};
+use ax_model::lifecycle::Fence;
+use ax_model::store::{AttemptRef, ClaimRequest, Claimed, Filter, StoreError, StoreErrorKind};
+use ax_model::{Event, State, TaskSpec};
 use tokio::sync::watch;
 
 use crate::board::Board;
@@ -67,10 +68,16 @@ pub(crate) fn target(node: &Node) -> usize {
 pub(crate) async fn dispatch(node: Arc<Node>, mut offers: watch::Receiver<Arc<Vec<TaskSpec>>>) {
     let mut names = names_of(&offers.borrow_and_update());
     let mut backoff = Backoff::new();
+    // A claim failed in a way that leaves open whether it was written.
+    let mut in_doubt = false;
     loop {
         tokio::select! {
             biased;
             () = node.reached(Stage::Draining) => return,
+            found = find_orphans(&node), if in_doubt => match found {
+                Ok(()) => in_doubt = false,
+                Err(error) => if !pause_after(&node, "look for orphans", &error, &mut backoff).await { return },
+            },
             changed = offers.changed() => {
                 let Ok(()) = changed else { return node.reached(Stage::Draining).await };
                 let specs = Arc::clone(&offers.borrow_and_update());
@@ -82,13 +89,43 @@ pub(crate) async fn dispatch(node: Arc<Node>, mut offers: watch::Receiver<Arc<Ve
                     take_in(&node, jobs);
                 }
                 Err(error) => {
-                    node.troubles.report(&node.timer, "claim", &error);
-                    if !error.is_temporary() {
-                        return;
-                    }
-                    node.sleep_before(Stage::Draining, backoff.next()).await;
+                    in_doubt |= error.kind == StoreErrorKind::Io;
+                    if !pause_after(&node, "claim", &error, &mut backoff).await { return }
                 }
             }
+        }
+    }
+}
+
+/// Reports the store's trouble and waits a while; `false` = it will not pass.
+async fn pause_after(node: &Node, what: &str, error: &StoreError, backoff: &mut Backoff) -> bool {
+    node.troubles.report(&node.timer, what, error);
+    if error.is_temporary() {
+        node.sleep_before(Stage::Draining, backoff.next()).await;
+    }
+    error.is_temporary()
+}
+
+/// Gives back claims that were written although the answer was an error: without this they would stay ours, unknown to
+/// us, until the next start. Runs while no claim is under way, so what is ours is in our hands or is such an orphan.
+async fn find_orphans(node: &Node) -> Result<(), StoreError> {
+    let filter = Filter { states: vec![State::Dispatched], ..Filter::default() };
+    let mut after = None;
+    loop {
+        let page = node.store.list(filter.clone(), after, node.options.limits.page).await?;
+        for job in &page.jobs {
+            let Some(lease) = job.life.lease.filter(|lease| lease.node == node.id) else { continue };
+            if node.local.holds(job.spec.id) {
+                continue;
+            }
+            // If it has left our hands meanwhile, its end is before this in the settler's line and this one finds nothing.
+            let fence = Fence { attempt: job.life.attempt, token: lease.token };
+            let attempt = AttemptRef { seq: job.seq, id: job.spec.id, fence };
+            node.settler.push(Completion::new(Who::of_row(job), attempt, Event::HandedBack { fence }));
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(());
         }
     }
 }
@@ -142,11 +179,9 @@ fn take_in(node: &Node, mut jobs: Vec<Claimed>) {
 async fn catalogue_again(node: &Node, specs: &[TaskSpec]) -> Arc<[String]> {
     let mut backoff = Backoff::new();
     while let Err(error) = node.catalogue_put(specs).await {
-        node.troubles.report(&node.timer, "catalogue", &error);
-        if !error.is_temporary() || node.stage() >= Stage::Draining {
+        if !pause_after(node, "catalogue", &error, &mut backoff).await || node.stage() >= Stage::Draining {
             break;
         }
-        node.sleep_before(Stage::Draining, backoff.next()).await;
     }
     names_of(specs)
 }

@@ -149,7 +149,10 @@ impl Handlers {
         let mut call = pin!(caught(async { (handler.call)(context).await }));
         tokio::select! {
             biased;
-            answer = &mut call => return outcome(answer),
+            answer = &mut call => {
+                // What it returned because it was told to stop came too late to count.
+                return if stop.reason().is_some() { Outcome::Stopped } else { outcome(answer) };
+            }
             _ = stop.requested() => {}
         }
         if handler.blocking {
@@ -157,7 +160,6 @@ impl Handlers {
         } else {
             let _ = self.timer.timeout(self.grace, call).await;
         }
-        // Whatever it returned after the stop came too late to count.
         Outcome::Stopped
     }
 }

@@ -26,7 +26,9 @@ pub(crate) struct LocalQueue {
 struct Inner {
     jobs: BTreeMap<Rank, Claimed>,
     slots: usize,
-    /// Jobs that slots have taken and not reported as done.
+    /// What each slot has taken and not reported as done.
+    taken: Vec<Option<JobId>>,
+    /// How many of those there are.
     out: usize,
     paused: HashSet<String>,
     closed: bool,
@@ -54,7 +56,15 @@ impl LocalQueue {
 
     /// Says how many slots will take jobs.
     pub(crate) fn set_slots(&self, slots: usize) {
-        self.lock().slots = slots;
+        let mut inner = self.lock();
+        inner.slots = slots;
+        inner.taken = vec![None; slots];
+    }
+
+    /// Whether the job waits here, or a slot that took it from here is not through with it.
+    pub(crate) fn holds(&self, id: JobId) -> bool {
+        let inner = self.lock();
+        inner.taken.contains(&Some(id)) || inner.jobs.values().any(|job| job.attempt.id == id)
     }
 
     /// How many jobs to claim now.
@@ -99,14 +109,15 @@ impl LocalQueue {
         refused
     }
 
-    /// The next job, for a slot; `None` after `close`. The slot says `done` when it is through with it.
-    pub(crate) async fn next(&self) -> Option<Claimed> {
+    /// The next job, for `slot`; `None` after `close`. The slot says `done` when it is through with it.
+    pub(crate) async fn next(&self, slot: usize) -> Option<Claimed> {
         loop {
             let arrival = self.work.notified();
             {
                 let mut inner = self.lock();
                 if let Some((_, job)) = inner.jobs.pop_first() {
                     inner.out += 1;
+                    inner.taken[slot] = Some(job.attempt.id);
                     // `Notify` keeps a single permit, so whoever takes one passes the word on.
                     if !inner.jobs.is_empty() && inner.out < inner.slots {
                         self.work.notify_one();
@@ -122,10 +133,11 @@ impl LocalQueue {
         }
     }
 
-    /// A slot is through with the job it took.
-    pub(crate) fn done(&self) {
+    /// `slot` is through with the job it took: its end is with the settler.
+    pub(crate) fn done(&self, slot: usize) {
         let mut inner = self.lock();
         inner.out -= 1;
+        inner.taken[slot] = None;
         self.tell_dispatcher(&inner);
     }
 

@@ -176,6 +176,8 @@ fn settled(node: &Node, completion: Completion, answer: Result<Applied, Refusal>
             let event = unstarted(completion.attempt.fence, completion.on_crash, node.timer.now());
             node.settler.push(Completion { event, ..completion });
         }
+        // Nothing ran and nothing is ours any more: what was wanted.
+        Err(Refusal::Lost) if matches!(completion.event, Event::HandedBack { .. }) => {}
         // An earlier try was written, and its answer was lost: by its token, this is our own doing.
         Err(Refusal::Lost) if repeated => node.waiters.wake(completion.who.id),
         Err(refusal) => refused(node, &completion, refusal),

@@ -1,0 +1,167 @@
+//! A store that fails before a commit, or commits and loses the reply, is full for a while, or is damaged.
+
+mod world;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ax::{
+    Action, Context, Engine, Handlers, JobRequest, OnCrash, State, Store, StoreErrorKind, SystemClock, TaskError,
+};
+use ax_conformance::FaultyStore;
+use ax_conformance::faulty_store::{Call, Fault, Sleep};
+use world::{On, World, eventually, job, real_options};
+
+on_every_store! {
+    under_random_faults_every_job_ends_with_one_accepted_result;
+    a_claim_whose_reply_was_lost_is_found_again;
+    c066_a_start_that_cannot_be_written_runs_nothing;
+    c081_a_full_disk_pauses_the_claims_and_they_resume_alone;
+    damage_stops_the_claims;
+}
+
+fn sleep() -> Sleep {
+    Arc::new(|time| Box::pin(tokio::time::sleep(time)))
+}
+
+fn counting(runs: &Arc<AtomicUsize>) -> Handlers {
+    let mut handlers = Handlers::new(3);
+    let runs = Arc::clone(runs);
+    handlers.add("count", move |_: Context, (): ()| {
+        runs.fetch_add(1, Ordering::SeqCst);
+        async { Ok::<_, TaskError>(()) }
+    });
+    handlers
+}
+
+async fn under_random_faults_every_job_ends_with_one_accepted_result(on: On) {
+    const JOBS: usize = 200;
+    for seed in 0..4 {
+        let w = World::new(on);
+        let (store, _dir) = world::open(on, Arc::new(SystemClock));
+        let runs = Arc::default();
+        let faulty = Arc::new(FaultyStore::seeded(Arc::clone(&store), seed, 150, sleep()));
+        let engine = Engine::open_store(faulty, real_options(&w.steps));
+        // Starting is one chain of calls; here it is the work that is to be disturbed.
+        store.put_tasks(vec![ax::TaskSpec { name: "count".into(), ..Default::default() }]).await.unwrap();
+        let calm = Engine::open_store(Arc::clone(&store), real_options(&w.steps));
+        let mut made = calm.client().enqueue(vec![job("count"); JOBS]).await.unwrap();
+        let hold = JobRequest { on_crash: Some(OnCrash::Hold), ..job("count") };
+        made.extend(calm.client().enqueue(vec![hold; 20]).await.unwrap());
+        let handlers = Arc::new(counting(&runs));
+        eventually("recovered", || async { engine.recover().await.is_ok() }).await;
+        let mut engine = engine;
+        while engine.start(Arc::clone(&handlers) as Arc<dyn ax::Runner>).await.is_err() {
+            let faulty = Arc::new(FaultyStore::seeded(Arc::clone(&store), seed + 1000, 150, sleep()));
+            engine = Engine::open_store(faulty, real_options(&w.steps));
+        }
+        for job in &made {
+            let client = calm.client();
+            eventually(&format!("seed {seed}: ended"), || async {
+                client.get(job.id).await.unwrap().unwrap().life.state == State::Success
+            })
+            .await;
+            assert_eq!(store.history(job.id).await.unwrap(), vec![], "no attempt ended otherwise");
+        }
+        assert_eq!(runs.load(Ordering::SeqCst), JOBS + 20, "seed {seed}: each ran once");
+        let report = engine.stop(Duration::from_secs(5)).await;
+        assert_eq!(report.left, 0);
+        assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
+    }
+}
+
+async fn a_claim_whose_reply_was_lost_is_found_again(on: On) {
+    let w = World::new(on);
+    let (store, _dir) = world::open(on, Arc::new(SystemClock));
+    let script = [(Call::Claim, Fault::LoseReply), (Call::List, Fault::Before(StoreErrorKind::Busy))];
+    let faulty = Arc::new(FaultyStore::scripted(Arc::clone(&store), &script, sleep()));
+    let runs = Arc::default();
+    let engine = Engine::open_store(faulty, real_options(&w.steps));
+    engine.start(Arc::new(counting(&runs))).await.unwrap();
+    let made = engine.client().enqueue_one(job("count")).await.unwrap();
+    let end = engine.client().wait(made.id, Duration::from_secs(10)).await.unwrap().unwrap();
+    assert_eq!((end.life.state, runs.load(Ordering::SeqCst)), (State::Success, 1));
+    engine.stop(Duration::ZERO).await;
+    assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
+}
+
+async fn c066_a_start_that_cannot_be_written_runs_nothing(on: On) {
+    let w = World::new(on);
+    let (store, _dir) = world::open(on, Arc::new(SystemClock));
+    let broken = Arc::new(AtomicBool::new(true));
+    let plan = {
+        let broken = Arc::clone(&broken);
+        move |call| match call {
+            Call::Apply if broken.load(Ordering::SeqCst) => Fault::Before(StoreErrorKind::Io),
+            _ => Fault::None,
+        }
+    };
+    let faulty = Arc::new(FaultyStore::new(Arc::clone(&store), plan, sleep()));
+    let runs = Arc::default();
+    let engine = Engine::open_store(faulty, real_options(&w.steps));
+    engine.start(Arc::new(counting(&runs))).await.unwrap();
+    let hold = JobRequest { on_crash: Some(OnCrash::Hold), ..job("count") };
+    let made = engine.client().enqueue_one(hold).await.unwrap();
+    eventually("in trouble", || async { engine.client().health().store_trouble.is_some() }).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(runs.load(Ordering::SeqCst), 0);
+    broken.store(false, Ordering::SeqCst);
+    let end = engine.client().wait(made.id, Duration::from_secs(10)).await.unwrap().unwrap();
+    assert_eq!((end.life.state, runs.load(Ordering::SeqCst)), (State::Success, 1));
+    assert_eq!(engine.client().health().store_trouble, None);
+    engine.stop(Duration::ZERO).await;
+}
+
+async fn c081_a_full_disk_pauses_the_claims_and_they_resume_alone(on: On) {
+    let w = World::new(on);
+    let (store, _dir) = world::open(on, Arc::new(SystemClock));
+    let (full, calls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let plan = {
+        let (full, calls) = (Arc::clone(&full), Arc::clone(&calls));
+        move |call| match call {
+            Call::Claim | Call::Apply | Call::Enqueue | Call::Expire if full.load(Ordering::SeqCst) => {
+                calls.fetch_add(1, Ordering::SeqCst);
+                Fault::Before(StoreErrorKind::Full)
+            }
+            _ => Fault::None,
+        }
+    };
+    let faulty: Arc<dyn Store> = Arc::new(FaultyStore::new(Arc::clone(&store), plan, sleep()));
+    let engine = Engine::open_store(faulty, real_options(&w.steps));
+    engine.start(Arc::new(w.script.handlers(2))).await.unwrap();
+    let client = engine.client();
+    let made = client.enqueue(vec![job("gate"); 5]).await.unwrap();
+    eventually("two run", || async { w.script.running() == 2 }).await;
+    full.store(true, Ordering::SeqCst);
+    w.script.gate.add_permits(5);
+    let refused = client.enqueue_one(job("ok")).await.unwrap_err();
+    assert!(matches!(&refused, ax::EnqueueError::Store(error) if error.kind == StoreErrorKind::Full), "{refused:?}");
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert!(!client.health().claiming);
+    assert!(calls.load(Ordering::SeqCst) < 40, "no hot loop: {calls:?}");
+    full.store(false, Ordering::SeqCst);
+    for job in made {
+        let end = client.wait(job.id, Duration::from_secs(10)).await.unwrap().unwrap();
+        assert_eq!((end.life.state, end.life.attempt), (State::Success, 1));
+    }
+    eventually("healthy again", || async { client.health().claiming }).await;
+    engine.stop(Duration::ZERO).await;
+    assert_eq!(w.steps.count(Action::Finish), 5);
+}
+
+async fn damage_stops_the_claims(on: On) {
+    let w = World::new(on);
+    let (store, _dir) = world::open(on, Arc::new(SystemClock));
+    let script = [(Call::Claim, Fault::Before(StoreErrorKind::Unusable))];
+    let faulty = Arc::new(FaultyStore::scripted(Arc::clone(&store), &script, sleep()));
+    let engine = Engine::open_store(faulty, real_options(&w.steps));
+    engine.start(Arc::new(w.script.handlers(2))).await.unwrap();
+    let client = engine.client();
+    eventually("known", || async { client.health().store_trouble.is_some() }).await;
+    let made = client.enqueue_one(job("ok")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(store.get(made.id).await.unwrap().unwrap().life.state, State::Pending);
+    assert!(client.status().await.unwrap().healthy.is_err());
+    engine.stop(Duration::ZERO).await;
+}
