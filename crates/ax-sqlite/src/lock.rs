@@ -30,8 +30,15 @@ pub(crate) struct Lock {
     file: File,
 }
 
+/// Beside the store itself, also when `db` is a link to it: every name of a store leads to one lock.
 fn lock_path(db: &Path) -> PathBuf {
-    let mut name = db.as_os_str().to_owned();
+    let mut file = db.to_owned();
+    // A loop of links can't be opened either, so it does not matter where this gives up.
+    for _ in 0..40 {
+        let Ok(target) = std::fs::read_link(&file) else { break };
+        file = file.parent().unwrap_or(Path::new("")).join(target);
+    }
+    let mut name = file.into_os_string();
     name.push(".lock");
     PathBuf::from(name)
 }
@@ -125,5 +132,22 @@ mod tests {
         drop(lock);
         assert_eq!(read_holder(&db), None);
         assert!(acquire(&db, Duration::ZERO).unwrap().is_ok());
+    }
+
+    #[test]
+    fn every_name_of_a_store_leads_to_one_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = dir.path().join("rea.db");
+        std::fs::create_dir(dir.path().join("to")).unwrap();
+        let (direct, through) = (dir.path().join("to/link.db"), dir.path().join("second.db"));
+        // The store need not be there yet.
+        std::os::unix::fs::symlink("../rea.db", &direct).unwrap();
+        std::os::unix::fs::symlink("to/link.db", &through).unwrap();
+        let held = acquire(&db, Duration::ZERO).unwrap().unwrap();
+        assert!(acquire(&direct, Duration::ZERO).unwrap().is_err());
+        assert!(acquire(&through, Duration::ZERO).unwrap().is_err());
+        assert!(read_holder(&through).is_some());
+        drop(held);
+        assert!(acquire(&through, Duration::ZERO).unwrap().is_ok());
     }
 }

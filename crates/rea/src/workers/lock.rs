@@ -1,7 +1,6 @@
 //! The wardens' lock, `<db>.wardens`: each warden holds it shared as long as anything of its job tree lives, so whoever
 //! gets it exclusively knows that no job of a dead server is running any more.
 
-use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -15,9 +14,20 @@ use rustix::io::Errno;
 /// Where the lock of the store at `db` lies.
 #[must_use]
 pub fn wardens_path(db: &Path) -> PathBuf {
-    let mut path = OsString::from(db);
-    path.push(".wardens");
-    PathBuf::from(path)
+    beside(db, ".wardens")
+}
+
+/// `<db>` with `suffix`: beside the store itself, also when `db` is a link to it.
+pub(super) fn beside(db: &Path, suffix: &str) -> PathBuf {
+    let mut file = db.to_owned();
+    // A loop of links can't be opened either, so it does not matter where this gives up.
+    for _ in 0..40 {
+        let Ok(target) = std::fs::read_link(&file) else { break };
+        file = file.parent().unwrap_or(Path::new("")).join(target);
+    }
+    let mut name = file.into_os_string();
+    name.push(suffix);
+    PathBuf::from(name)
 }
 
 /// Waits until no warden of an earlier server of this store is left. Call it as the only server of the store, before
@@ -72,5 +82,14 @@ mod tests {
         assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
         drop((held, second));
         wait_for_dead_wardens(&db, Duration::ZERO).unwrap();
+    }
+
+    #[test]
+    fn a_link_to_a_store_has_no_lock_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("link.db");
+        std::os::unix::fs::symlink("rea.db", &link).unwrap();
+        assert_eq!(wardens_path(&link), dir.path().join("rea.db.wardens"));
+        assert_eq!(wardens_path(Path::new("rea.db")), Path::new("rea.db.wardens"));
     }
 }

@@ -1,7 +1,6 @@
 //! Where the output of attempts is kept: `<db>.logs/<two digits>/<job id>.<attempt>.log`. The two digits are the last of
 //! the job's id, which are random, so jobs spread over 256 directories.
 
-use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
@@ -9,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ax_model::JobId;
+
+use super::lock;
 
 /// The logs of one store. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -40,9 +41,7 @@ impl LogStore {
     /// The logs that belong to the store at `db`. Nothing is made before the first byte is written.
     #[must_use]
     pub fn of(db: &Path) -> LogStore {
-        let mut root = OsString::from(db);
-        root.push(".logs");
-        LogStore { root: PathBuf::from(root).into() }
+        LogStore { root: lock::beside(db, ".logs").into() }
     }
 
     /// Up to `limit` bytes from `offset` on, also while the attempt runs. `None`: it has written nothing, or its log has
