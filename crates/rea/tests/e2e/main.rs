@@ -1,0 +1,14 @@
+//! The real program with real Python processes, killed, stopped and started again. Cases are named `c001_…` after the list
+//! of cases from other systems that they come from.
+
+mod bed;
+mod crash;
+mod first_steps;
+mod held;
+mod http;
+mod limits;
+mod processes;
+mod queues;
+mod recovery;
+mod shutdown;
+mod time;

@@ -1,0 +1,70 @@
+"""What the jobs of the end-to-end tests do. Each says what it did in a file, so that a test sees it without rea."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from rea.task import task
+
+
+def note(path, text):
+    """Appends a line in one write: a process that is killed leaves all of it or nothing."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(handle, f"{text}\n".encode())
+    os.close(handle)
+
+
+@task
+def add(a, b):
+    return a + b
+
+
+@task
+def append(path, text):
+    note(path, text)
+
+
+@task
+def once_long(path, seconds=60):
+    """Long in its first run, done at once in every later one."""
+    first = not os.path.exists(path)
+    note(path, os.getpid())
+    if first:
+        time.sleep(seconds)
+
+
+@task
+def long(path, seconds=60):
+    note(path, os.getpid())
+    time.sleep(seconds)
+    note(path, "end")
+
+
+@task
+def stubborn(path):
+    """Its first run can only be killed."""
+    first = not os.path.exists(path)
+    if first:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    note(path, os.getpid())
+    while first:
+        time.sleep(1)
+
+
+@task
+def family(path):
+    """Starts a child, and a grandchild in a session of its own that ignores SIGTERM, and never ends."""
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+    child = (
+        "import os, subprocess, sys, time;"
+        f"p = subprocess.Popen([sys.executable, '-c', {deaf!r}], start_new_session=True);"
+        "print(p.pid, flush=True); time.sleep(600)"
+    )
+    started = subprocess.Popen([sys.executable, "-c", child], stdout=subprocess.PIPE, text=True)
+    grandchild = started.stdout.readline().strip()
+    time.sleep(0.3)
+    for pid in (os.getpid(), started.pid, grandchild):
+        note(path, pid)
+    time.sleep(600)
