@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use ax::{Outcome, Runner as _, Stop, StopReason};
 use rea::workers::{Load, Pool};
+use rustix::process::{Pid, Signal, kill_process};
 use workers_support::*;
 
 const SHORT: Duration = Duration::from_millis(150);
@@ -190,6 +191,26 @@ async fn c091_every_way_to_end_its_own_process_is_told_as_it_was() {
         assert!(begun.elapsed() < Duration::from_millis(1500), "{task} took {:?}", begun.elapsed());
         assert_eq!(bed.run("echo", "[1]").await, Outcome::Done("[1]".into()), "the slot after {task}");
     }
+    bed.close().await;
+}
+
+#[tokio::test]
+async fn c075_signals_to_the_servers_group_or_to_a_warden_reach_no_job() {
+    let bed = Bed::new(1).await;
+    let file = bed.file("pids");
+    let (_stopper, running) = bed.start("sleep", &format!("[0.3,{}]", json(&file)));
+    eventually("it runs", || pids(&file).len() == 1).await;
+    let child = pids(&file)[0];
+    let me = i32::try_from(std::process::id()).unwrap();
+    let sessions = [session(me), session(parent(child)), session(child)];
+    assert!(sessions[0] != sessions[1] && sessions[1] != sessions[2] && sessions[0] != sessions[2], "{sessions:?}");
+    // What a service manager sends to each process of a service.
+    let warden = Pid::from_raw(parent(child)).unwrap();
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        kill_process(warden, signal).unwrap();
+    }
+    assert_eq!(running.await.unwrap(), Outcome::Done("null".into()));
+    assert!(is_alive(child) && parent(child) == warden.as_raw_nonzero().get());
     bed.close().await;
 }
 

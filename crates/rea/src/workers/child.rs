@@ -31,6 +31,8 @@ const PIPE_BYTES: usize = 64 * 1024;
 pub(super) const LEFTOVER_GRACE: Duration = Duration::from_millis(200);
 /// How long the end of a process whose socket has closed may take to be told.
 const EXIT_WAIT: Duration = Duration::from_millis(500);
+/// How long a kill may take before it is worth a warning.
+const STUCK: Duration = Duration::from_secs(10);
 /// How many jobs lie between two looks at the memory of a process.
 const MEMORY_EVERY: u32 = 50;
 
@@ -301,7 +303,8 @@ impl Child {
         if self.jobs >= rules.recycle_jobs {
             return true;
         }
-        self.jobs % MEMORY_EVERY == 0 && resident_bytes(self.pid).is_some_and(|size| size > rules.recycle_rss_bytes)
+        self.jobs.is_multiple_of(MEMORY_EVERY)
+            && resident_bytes(self.pid).is_some_and(|size| size > rules.recycle_rss_bytes)
     }
 
     /// The socket has closed or the process has ended, without a result.
@@ -335,16 +338,22 @@ impl Child {
     pub(super) async fn end(&mut self, grace: Duration, sink: &mut impl Sink) {
         self.dismissed = true;
         self.link.end(grace);
-        let Child { output, output_open, state, scratch, .. } = self;
-        {
-            let mut gone = std::pin::pin!(state.wait_for(|s| s.gone.is_some()));
-            std::future::poll_fn(|cx| {
-                poll_output(output, output_open, scratch, sink, cx);
-                gone.as_mut().poll(cx).map(drop)
-            })
-            .await;
+        // The kernel does not end a process that waits for a disk or a dead network share. Then there is nothing to do but
+        // wait: a second attempt beside it would be worse.
+        while timeout(grace + STUCK, self.gone(sink)).await.is_err() {
+            tracing::warn!(pid = self.pid, "a killed job is still there; its slot stays taken until it is gone");
         }
         self.take_output(sink);
+    }
+
+    async fn gone(&mut self, sink: &mut impl Sink) {
+        let Child { output, output_open, state, scratch, .. } = self;
+        let mut gone = std::pin::pin!(state.wait_for(|s| s.gone.is_some()));
+        std::future::poll_fn(|cx| {
+            poll_output(output, output_open, scratch, sink, cx);
+            gone.as_mut().poll(cx).map(drop)
+        })
+        .await;
     }
 }
 

@@ -170,8 +170,17 @@ pub(crate) fn is_alive(pid: i32) -> bool {
 }
 
 pub(crate) fn parent(pid: i32) -> i32 {
+    field(pid, 1)
+}
+
+pub(crate) fn session(pid: i32) -> i32 {
+    field(pid, 3)
+}
+
+/// A number from proc_pid_stat(5), counted from the state.
+fn field(pid: i32, place: usize) -> i32 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().parse().unwrap()
+    stat.rsplit(") ").next().unwrap().split(' ').nth(place).unwrap().parse().unwrap()
 }
 
 pub(crate) fn kill(pid: i32) {
