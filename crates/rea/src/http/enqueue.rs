@@ -15,6 +15,9 @@ use crate::error::{Code, Problem};
 use crate::logs::push_json;
 use crate::wire::request;
 
+/// Batches over so many bytes are read on another thread.
+const READ_ELSEWHERE: usize = 256 << 10;
+
 /// `POST /enqueue`: 201 for a new job, 200 for the one that the key already had.
 pub(super) async fn one(State(shared): State<Shared>, body: Body) -> Answer {
     let body = body::read(body, BODY_MAX).await?;
@@ -54,8 +57,13 @@ pub(super) async fn batch(State(shared): State<Shared>, headers: HeaderMap, body
         .get(header::CONTENT_TYPE)
         .is_some_and(|v| v.as_bytes().to_ascii_lowercase().starts_with(b"application/x-ndjson"));
     let body = body::read(body, BATCH_BODY_MAX).await?;
-    let jobs = if lines { parse_lines(&body)? } else { parse_array(&body)? };
-    drop(body);
+    let large = body.len() > READ_ELSEWHERE;
+    let parse = move || if lines { parse_lines(&body) } else { parse_array(&body) };
+    // A large batch takes many milliseconds to read: not on a thread that others' requests need.
+    let jobs = match large {
+        false => parse()?,
+        true => tokio::task::spawn_blocking(parse).await.map_err(|e| Problem::new(Code::Internal, e.to_string()))??,
+    };
     let enqueued = shared.client().enqueue(jobs).await.map_err(|e| Problem::of_enqueue(e, true))?;
     let created = enqueued.iter().any(|e| e.created);
     let jobs =

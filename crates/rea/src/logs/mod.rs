@@ -85,11 +85,18 @@ impl Logs {
     #[must_use]
     pub fn install(choice: Choice) -> Logs {
         let logs = Logs::new(Sink::stderr(), choice.resolve());
-        let filter = std::env::var("REA_LOG").ok().and_then(|f| EnvFilter::try_new(f).ok());
-        let filter = filter.unwrap_or_else(|| EnvFilter::new(DEFAULT_FILTER));
+        let asked = std::env::var("REA_LOG").ok().map(|filter| EnvFilter::try_new(&filter).map_err(|e| (filter, e)));
+        let (filter, wrong) = match asked {
+            Some(Ok(filter)) => (filter, None),
+            Some(Err(wrong)) => (EnvFilter::new(DEFAULT_FILTER), Some(wrong)),
+            None => (EnvFilter::new(DEFAULT_FILTER), None),
+        };
         let layer = diagnostics::Diagnostics::new(logs.clone());
         // A second call in one process (tests) keeps the first.
         let _ = tracing_subscriber::registry().with(filter).with(layer).try_init();
+        if let Some((filter, error)) = wrong {
+            tracing::warn!(filter, %error, "REA_LOG is no filter; the default is used");
+        }
         logs
     }
 

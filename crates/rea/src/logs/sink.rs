@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Most bytes that wait to be written.
 const CAPACITY: usize = 4 << 20;
 /// What a buffer keeps of its memory between two writes.
-const KEPT: usize = 1 << 20;
+const KEPT: usize = 256 << 10;
 /// How long the writer gathers lines before it writes: many lines share one system call, and one wake-up.
 const GATHER: Duration = Duration::from_millis(3);
 
