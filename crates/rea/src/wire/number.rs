@@ -9,7 +9,11 @@ pub struct Seconds(pub u64);
 impl Serialize for Seconds {
     #[expect(clippy::cast_precision_loss, reason = "spans end at 366 days: far below 2^53 milliseconds")]
     fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        if self.0.is_multiple_of(1000) { s.serialize_u64(self.0 / 1000) } else { s.serialize_f64(self.0 as f64 / 1000.0) }
+        if self.0.is_multiple_of(1000) {
+            s.serialize_u64(self.0 / 1000)
+        } else {
+            s.serialize_f64(self.0 as f64 / 1000.0)
+        }
     }
 }
 
