@@ -107,7 +107,7 @@ fn print(jobs: &[Value]) -> Result<(), Failure> {
             word(&job["task_id"]),
             word(&job["task"]),
             word(&job["queue"]),
-            screen.state(state),
+            state.to_owned(),
             format!("{}/{}", job["attempt"], job["max_attempts"]),
             screen.relative(&job["created_at"]),
             when(&screen, job, state),

@@ -12,7 +12,6 @@ use crate::wire::time;
 /// What stdout can take.
 pub(super) struct Screen {
     colour: bool,
-    terminal: bool,
     now_us: i64,
 }
 
@@ -21,24 +20,17 @@ impl Screen {
     pub(super) fn stdout() -> Screen {
         let terminal = std::io::stdout().is_terminal();
         let plain = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-        Screen { colour: terminal && !plain, terminal, now_us: jiff::Timestamp::now().as_microsecond() }
+        Screen { colour: terminal && !plain, now_us: jiff::Timestamp::now().as_microsecond() }
     }
 
-    /// A table without lines; where there is no terminal, nothing in it is wrapped. The cells under `STATE` and `WHAT` are
-    /// coloured.
+    /// A table without lines. A row is one line also where the terminal is narrower: what the terminal breaks can still be
+    /// copied, what is broken into cells can't. The cells under `STATE` and `WHAT` are coloured.
     pub(super) fn table(&self, headers: &[&str], rows: Vec<Vec<String>>) -> Result<(), Failure> {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
-        table.set_content_arrangement(if self.terminal {
-            ContentArrangement::Dynamic
-        } else {
-            ContentArrangement::Disabled
-        });
+        table.set_content_arrangement(ContentArrangement::Disabled);
         if !self.colour {
             table.force_no_tty();
-            if let Some(width) = self.terminal.then(terminal_width).flatten() {
-                table.set_width(width);
-            }
         }
         table.set_header(headers.iter().map(Cell::new));
         for row in rows {
@@ -91,10 +83,6 @@ fn colour_of(word: &str) -> Color {
         "running" | "dispatched" | "start" => Color::Cyan,
         _ => Color::Reset,
     }
-}
-
-fn terminal_width() -> Option<u16> {
-    rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| size.ws_col).filter(|width| *width > 0)
 }
 
 /// A length of time in one unit.
@@ -169,7 +157,7 @@ mod tests {
         ] {
             assert_eq!(duration_ms(ms), text);
         }
-        let screen = Screen { colour: false, terminal: false, now_us: 0 };
+        let screen = Screen { colour: false, now_us: 0 };
         assert_eq!(screen.relative(&"1970-01-01T00:00:30.000000Z".into()), "in 30 s");
         assert_eq!(screen.relative(&"1970-01-01T00:00:00.500000Z".into()), "now");
         assert_eq!(screen.relative(&Value::Null), "-");

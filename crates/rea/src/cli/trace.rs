@@ -54,7 +54,7 @@ fn print(trace: &Value) -> Result<(), Failure> {
             format!("+{}", show::duration_ms(since)),
             word(&e["task_id"]),
             word(&e["task"]),
-            screen.state(e["what"].as_str().unwrap_or("-")),
+            show::word(&e["what"]),
             attempt,
             cost,
             error,
