@@ -12,7 +12,7 @@ use super::{Exit, Failure, Reach, show};
 use crate::settings::seconds;
 
 const EXAMPLES: &str = "Examples:
-  rea enqueue demo_task:greet Ada                      arguments are JSON values or plain words
+  rea enqueue demo_task:send_notice 1001               arguments are JSON values or plain words
   rea enqueue demo_task:add 2 3 --wait                 waits, prints the result
   rea enqueue m:charge --kwargs '{\"order\": 17}' --key order-17
   rea enqueue m:report --delay 10m --priority 8 --tag nightly
