@@ -92,11 +92,19 @@ async fn c070_a_daemon_that_holds_stdout_delays_nothing_and_is_ended() {
     let bed = Bed::new(1).await;
     let file = bed.file("pids");
     let begun = Instant::now();
-    assert_eq!(bed.run("leave_daemon", &format!("[{}]", json(&file))).await, Outcome::Done("\"done\"".into()));
+    let job = bed.job("leave_daemon", &format!("[{}]", json(&file)));
+    let id = job.attempt.id;
+    assert_eq!(bed.run_job(job).await, Outcome::Done("\"done\"".into()));
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     let left = pids(&file);
     assert_eq!(left.len(), 1);
     assert!(!is_alive(left[0]), "the daemon lives on");
+    // What it wrote while it was ended is neither this job's nor the next one's.
+    assert_eq!(bed.log(id), "early\n");
+    let job = bed.job("say", "[\"next\"]");
+    let id = job.attempt.id;
+    bed.run_job(job).await;
+    assert_eq!(bed.log(id), "next\n");
     bed.close().await;
 }
 
