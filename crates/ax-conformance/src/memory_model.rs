@@ -285,13 +285,15 @@ impl Model {
             life.state.is_final() && !needed && cutoffs.iter().any(|&(state, at)| state == life.state && past(at))
         };
         let gone: Vec<i64> = self.rows.iter().filter(|(_, row)| old(row)).map(|(seq, _)| *seq).take(limit).collect();
+        let mut deleted = vec![];
         for seq in &gone {
             let job = self.rows.remove(seq).expect("just found").job;
             self.ids.remove(&job.spec.id);
             self.by_state.entry(job.life.state).or_default().remove(seq);
             self.keys.retain(|_, holder| holder != seq);
+            deleted.push(job.spec.id);
         }
-        Pruned { deleted: gone.len(), complete: gone.len() < limit }
+        Pruned { complete: gone.len() < limit, deleted }
     }
 
     pub(crate) fn set_queue(&mut self, change: &QueueChange) {

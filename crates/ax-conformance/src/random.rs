@@ -266,12 +266,13 @@ impl Pair {
         let cutoffs: Vec<_> = states[..=self.below(3).min(2)].iter().map(|state| (*state, cutoff)).collect();
         self.tell(format!("prune {cutoffs:?}"));
         let all = |store: &dyn Store| {
-            let (mut deleted, mut rounds) = (0, 0);
+            let (mut deleted, mut rounds) = (vec![], 0);
             while rounds < 2 {
                 let pruned = done(store.prune(cutoffs.clone(), 4));
-                deleted += pruned.deleted;
+                deleted.extend(pruned.deleted);
                 rounds += usize::from(pruned.complete);
             }
+            deleted.sort_unstable();
             deleted
         };
         assert_eq!(all(self.subject.store().as_ref()), all(&self.model), "pruned: the store (left), the model (right)");

@@ -337,7 +337,7 @@ pub struct Job {
     pub result: Option<String>,
     /// The last failure.
     pub last_error: Option<ErrorInfo>,
-    /// What it last said of itself.
+    /// What it last said of itself; ends with its attempt.
     pub progress: Option<Progress>,
 }
 

@@ -28,7 +28,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     fn enqueue(&self, jobs: Vec<NewJob>) -> Reply<'_, Result<Vec<Enqueued>, EnqueueRefusal>>;
 
     /// Takes due jobs of the offered tasks in rank order. With `park`, a claim that finds nothing waits inside the store
-    /// and is tried again, before the commit, by each transaction that adds or releases work, and when a job falls due.
+    /// and is tried again, before the commit, by each transaction that adds or releases work, and when a job falls due;
+    /// a store may see the claim and later writes in one transaction.
     /// Dropping the future withdraws it: what it would have been given is handed back.
     fn claim(&self, request: ClaimRequest) -> Reply<'_, Vec<Claimed>>;
 
@@ -57,7 +58,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Every queue that has ever had a job or a setting.
     fn queues(&self) -> Reply<'_, Vec<Queue>>;
 
-    /// Deletes final jobs that ended before their state's cut-off and that no live key needs; at most `limit`.
+    /// Deletes final jobs that ended before their state's cut-off and that no live key needs; at most `limit`. Goes on
+    /// where the call before stopped, a stretch of the store at a call.
     fn prune(&self, cutoffs: Vec<(State, Timestamp)>, limit: usize) -> Reply<'_, Pruned>;
 
     /// One job.
@@ -247,10 +249,10 @@ pub struct Queue {
 }
 
 /// How far a prune got.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// Jobs deleted.
-    pub deleted: usize,
+    /// The jobs that were deleted: what others keep of them (their captured output) can go too.
+    pub deleted: Vec<JobId>,
     /// The whole store has been walked since the walk last began.
     pub complete: bool,
 }

@@ -1,50 +1,79 @@
-//! Deletes final jobs past their time, in small batches. The store is walked by row number, a stretch at a call, so that
-//! nothing needs an index on when a job ended.
+//! Deletes final jobs past their time, in small batches. The store is walked by row number, a stretch at a call, by a
+//! reader, so that nothing needs an index on when a job ended and the writer is held only to delete.
 
 use ax_model::job::State;
-use ax_model::store::{Pruned, StoreError};
-use ax_model::{Life, Timestamp};
-use rusqlite::params;
+use ax_model::store::StoreError;
+use ax_model::{JobId, Life, Timestamp};
+use rusqlite::{Connection, params};
 
 use crate::enqueue::drop_tags;
-use crate::rows::{Standing, standing, standing_columns};
+use crate::rows::Standing;
 use crate::store::sqlite_error;
 use crate::tx::Tx;
 
-/// Rows looked at in one call: bounds how long the writer is held.
-const STRETCH: i64 = 5_000;
+/// Row numbers looked at in one call.
+const STRETCH: i64 = 20_000;
 
-/// Looks at the rows after `walked`, deletes at most `limit` of them, and moves `walked` on.
-pub(crate) fn prune(
-    tx: &mut Tx<'_, '_>,
-    cutoffs: &[(State, Timestamp)],
-    limit: usize,
-    walked: &mut i64,
-) -> Result<Pruned, StoreError> {
-    let found = stretch(tx, *walked)?;
-    let complete = i64::try_from(found.len()).unwrap_or(i64::MAX) < STRETCH;
-    let mut deleted = 0;
-    for standing in &found {
-        if deleted == limit {
-            return Ok(Pruned { deleted, complete: false });
-        }
-        *walked = standing.seq;
-        if is_over(&standing.life, cutoffs) && !key_needs(tx, standing.seq)? {
-            delete(tx, standing)?;
-            deleted += 1;
-        }
-    }
-    if complete {
-        *walked = 0;
-    }
-    Ok(Pruned { deleted, complete })
+/// What a stretch of the walk came to.
+pub(crate) struct Found {
+    /// Rows that are past their time.
+    pub(crate) seqs: Vec<i64>,
+    /// Where to go on; `None` = the end was reached.
+    pub(crate) next: Option<i64>,
 }
 
-fn stretch(tx: &Tx<'_, '_>, after: i64) -> Result<Vec<Standing>, StoreError> {
-    let mut statement =
-        tx.sql(concat!("SELECT ", standing_columns!(), " FROM jobs WHERE seq > ?1 ORDER BY seq LIMIT ?2"))?;
-    let rows = statement.query_map([after, STRETCH], standing).map_err(|e| sqlite_error(&e))?;
-    rows.collect::<rusqlite::Result<_>>().map_err(|e| sqlite_error(&e))
+/// Looks at the rows after `from` for at most `limit` that are past their time.
+pub(crate) fn find(
+    conn: &Connection,
+    cutoffs: &[(State, Timestamp)],
+    from: i64,
+    limit: usize,
+    now: Timestamp,
+) -> rusqlite::Result<Found> {
+    let before = |state| cutoffs.iter().find(|(s, _)| *s == state).map(|(_, at)| at.0);
+    let to = from + STRETCH;
+    // 4 success, 5 dead, 6 cancelled, 7 skipped; a state without a cut-off compares with NULL and is never found.
+    let mut statement = conn.prepare_cached(
+        "SELECT seq FROM jobs WHERE seq > ?1 AND seq <= ?2
+             AND finished_at < CASE state WHEN 4 THEN ?3 WHEN 5 THEN ?4 WHEN 6 THEN ?5 WHEN 7 THEN ?6 END
+             AND NOT (key IS NOT NULL AND created_at + unique_for_ms * 1000 > ?7)
+         ORDER BY seq LIMIT ?8",
+    )?;
+    let values = params![
+        from,
+        to,
+        before(State::Success),
+        before(State::Dead),
+        before(State::Cancelled),
+        before(State::Skipped),
+        now.0,
+        i64::try_from(limit).unwrap_or(i64::MAX)
+    ];
+    let seqs: Vec<i64> = statement.query_map(values, |r| r.get(0))?.collect::<rusqlite::Result<_>>()?;
+    let last: i64 = conn.prepare_cached("SELECT coalesce(max(seq), 0) FROM jobs")?.query_row([], |r| r.get(0))?;
+    let next = match seqs.last() {
+        Some(seq) if seqs.len() == limit => Some(*seq),
+        _ if to < last => Some(to),
+        _ => None,
+    };
+    Ok(Found { seqs, next })
+}
+
+/// Deletes those of `seqs` that are still past their time.
+pub(crate) fn delete_all(
+    tx: &mut Tx<'_, '_>,
+    seqs: &[i64],
+    cutoffs: &[(State, Timestamp)],
+) -> Result<Vec<JobId>, StoreError> {
+    let mut deleted = Vec::with_capacity(seqs.len());
+    for &seq in seqs {
+        let Some(standing) = tx.standing_by_seq(seq)? else { continue };
+        if is_over(&standing.life, cutoffs) && !key_needs(tx, seq)? {
+            delete(tx, &standing)?;
+            deleted.push(standing.id);
+        }
+    }
+    Ok(deleted)
 }
 
 fn is_over(life: &Life, cutoffs: &[(State, Timestamp)]) -> bool {

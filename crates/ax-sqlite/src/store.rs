@@ -87,7 +87,7 @@ pub struct SqliteStore {
     readers: Readers,
     lock: Mutex<Option<Lock>>,
     /// How far the pruning walk has come.
-    walked: Arc<Mutex<i64>>,
+    walked: Mutex<i64>,
     path: PathBuf,
 }
 
@@ -143,7 +143,7 @@ impl SqliteStore {
             thread: Mutex::new(Some(thread)),
             readers,
             lock: Mutex::new(Some(lock)),
-            walked: Arc::default(),
+            walked: Mutex::default(),
             path,
         })
     }
@@ -252,12 +252,18 @@ impl Store for SqliteStore {
     }
 
     fn prune(&self, cutoffs: Vec<(State, Timestamp)>, limit: usize) -> Reply<'_, Pruned> {
-        let walked = self.walked.clone();
-        self.write(Kind::Prune, limit, move |tx| {
-            let mut at = *walked.lock().unwrap_or_else(PoisonError::into_inner);
-            let pruned = retention::prune(tx, &cutoffs, limit, &mut at)?;
-            *walked.lock().unwrap_or_else(PoisonError::into_inner) = at;
-            Ok(pruned)
+        Box::pin(async move {
+            let from = *self.walked.lock().unwrap_or_else(PoisonError::into_inner);
+            let (cut, now) = (cutoffs.clone(), self.now());
+            let found = self.readers.read(move |conn| retention::find(conn, &cut, from, limit, now)).await?;
+            let mut deleted = vec![];
+            if !found.seqs.is_empty() {
+                let seqs = found.seqs;
+                let delete = move |tx: &mut Tx<'_, '_>| retention::delete_all(tx, &seqs, &cutoffs);
+                deleted = self.write(Kind::Prune, limit, delete).await?;
+            }
+            *self.walked.lock().unwrap_or_else(PoisonError::into_inner) = found.next.unwrap_or(0);
+            Ok(Pruned { deleted, complete: found.next.is_none() })
         })
     }
 

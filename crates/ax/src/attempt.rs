@@ -126,7 +126,8 @@ fn finish(node: &Node, live: &Live, outcome: Outcome) {
         node.pace.record(now.1.saturating_sub(live.taken));
     }
     let ran = phase.began.map(|(_, since)| now.1.saturating_sub(since));
-    let progress = if phase.progress_unsaid { phase.progress.clone() } else { None };
+    // Told again even if the watcher has told it: that word may still be on its way, and would come too late.
+    let progress = phase.progress.clone();
     let event = event_of(live, &phase, outcome, now.0, &node.options.limits);
     let run_us = ran.map(|ran| u64::try_from(ran.as_micros()).unwrap_or(u64::MAX));
     let completion = Completion::new(live.who.clone(), live.attempt, event);

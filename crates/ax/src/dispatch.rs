@@ -64,9 +64,13 @@ pub(crate) fn target(node: &Node) -> usize {
     (finishes as usize).clamp(1, node.options.local_queue_max.max(1))
 }
 
-/// Claims until the engine drains.
-pub(crate) async fn dispatch(node: Arc<Node>, mut offers: watch::Receiver<Arc<Vec<TaskSpec>>>) {
-    let mut names = names_of(&offers.borrow_and_update());
+/// Claims until the engine drains. `specs` are the offers that the catalogue has; `offers` tells of later ones.
+pub(crate) async fn dispatch(
+    node: Arc<Node>,
+    mut offers: watch::Receiver<Arc<Vec<TaskSpec>>>,
+    specs: Arc<Vec<TaskSpec>>,
+) {
+    let mut names = names_of(&specs);
     let mut backoff = Backoff::new();
     // A claim failed in a way that leaves open whether it was written.
     let mut in_doubt = false;

@@ -123,8 +123,8 @@ impl Engine {
         if !node.recovered.load(Ordering::SeqCst) {
             self.recover().await?;
         }
-        let offers = runner.offers();
-        let specs = Arc::clone(&offers.borrow());
+        let mut offers = runner.offers();
+        let specs = Arc::clone(&offers.borrow_and_update());
         node.catalogue_put(&specs).await?;
         for queue in node.store.queues().await?.into_iter().filter(|queue| queue.paused) {
             drop(node.local.pause(&queue.name));
@@ -139,7 +139,7 @@ impl Engine {
         for slot in 0..slots {
             tasks.slots.push(tokio::spawn(attempt::slot(Arc::clone(node), Arc::clone(&runner), slot)));
         }
-        tasks.dispatcher = Some(tokio::spawn(dispatch::dispatch(Arc::clone(node), offers)));
+        tasks.dispatcher = Some(tokio::spawn(dispatch::dispatch(Arc::clone(node), offers, specs)));
         tasks.servants.push(tokio::spawn(settle::settle_all(Arc::clone(node))));
         tasks.servants.push(tokio::spawn(watcher::watch(Arc::clone(node))));
         tasks.servants.push(tokio::spawn(retention::expire_all(Arc::clone(node))));

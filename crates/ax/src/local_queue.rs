@@ -40,7 +40,7 @@ impl Inner {
     fn wanted(&self, target: usize) -> usize {
         let free = self.slots.saturating_sub(self.out);
         let (want, have) = (free + target.max(1), self.jobs.len());
-        if !self.closed && (have < free || have * 2 <= want) { want.saturating_sub(have) } else { 0 }
+        if !self.closed && self.slots > 0 && (have < free || have * 2 <= want) { want.saturating_sub(have) } else { 0 }
     }
 
     /// Takes out the jobs that `which` picks.

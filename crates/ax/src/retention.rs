@@ -12,11 +12,11 @@ use crate::options::Retention;
 
 /// Time between two looks for jobs whose `start_before` has passed.
 const EXPIRE_EVERY: Duration = Duration::from_secs(1);
-/// Time between two walks that delete old jobs.
-const PRUNE_EVERY: Duration = Duration::from_secs(60);
+/// Time between two walks that delete old jobs. Retention is counted in days; a walk reads the whole store.
+const PRUNE_EVERY: Duration = Duration::from_secs(3600);
 /// Jobs in one transaction: small, so that work fits in between.
 const BATCH: usize = 500;
-/// Pause between two batches while there is work.
+/// Pause between two batches.
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl Retention {
@@ -82,12 +82,13 @@ pub(crate) async fn prune(node: &Node) -> Result<usize, StoreError> {
     let mut deleted = 0;
     loop {
         let pruned = node.store.prune(cutoffs.clone(), BATCH).await?;
-        deleted += pruned.deleted;
+        deleted += pruned.deleted.len();
+        if let Some(runner) = node.runner.get().filter(|_| !pruned.deleted.is_empty()) {
+            runner.forget(&pruned.deleted);
+        }
         if pruned.complete || node.stage() >= Stage::Draining {
             return Ok(deleted);
         }
-        if node.local.busy() > 0 {
-            node.timer.sleep(PAUSE).await;
-        }
+        node.sleep_before(Stage::Draining, PAUSE).await;
     }
 }

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ax_model::store::Claimed;
-use ax_model::{ErrorInfo, Progress, TaskSpec};
+use ax_model::{ErrorInfo, JobId, Progress, TaskSpec};
 use tokio::sync::watch;
 
 use crate::client::Client;
@@ -29,6 +29,11 @@ pub trait Runner: Send + Sync + 'static {
     /// child enqueues. A runner that needs none ignores it.
     fn attach(&self, client: &Client) {
         let _ = client;
+    }
+
+    /// These jobs were deleted from the store: what the runner keeps of them, such as captured output, can go too.
+    fn forget(&self, jobs: &[JobId]) {
+        let _ = jobs;
     }
 
     /// Ends whatever it keeps warm. Called once, after the last attempt has ended.

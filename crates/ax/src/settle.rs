@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ax_model::lifecycle::Fence;
-use ax_model::store::{Act, Applied, AttemptRef, StoreError, Target};
+use ax_model::lifecycle::{Failure, Fence};
+use ax_model::store::{Act, Applied, AttemptRef, StoreError, StoreErrorKind, Target};
 use ax_model::{Cause, ErrorInfo, Event, OnCrash, Progress, Refusal, State, Timestamp};
 use tokio::sync::Notify;
 
@@ -124,9 +124,25 @@ pub(crate) async fn settle_all(node: Arc<Node>) {
 }
 
 /// Writes one batch. A store in passing trouble is asked again for ever: only its answer, or the next start, ends a lease.
+/// When it can't take the batch at all, the halves are tried apart, so that one bad entry harms no other.
 async fn settle(node: &Node, batch: Vec<Completion>) {
     node.failpoint("settle");
     tell_progress(node, &batch).await;
+    let mut parts = vec![batch];
+    while let Some(mut part) = parts.pop() {
+        match write(node, &mut part).await {
+            Ok(()) => node.troubles.clear(),
+            Err(error) if part.len() > 1 && error.kind != StoreErrorKind::Closed => {
+                let second = part.split_off(part.len() / 2);
+                parts.extend([second, part]);
+            }
+            Err(error) => give_up(node, part, &error),
+        }
+    }
+}
+
+/// Applies a batch and acts on the answers. The error is one that no repetition mends.
+async fn write(node: &Node, batch: &mut Vec<Completion>) -> Result<(), StoreError> {
     let mut backoff = Backoff::new();
     let mut repeated = false;
     loop {
@@ -135,25 +151,38 @@ async fn settle(node: &Node, batch: Vec<Completion>) {
         match node.store.apply(batch.iter().map(act).collect()).await {
             Ok(answers) => {
                 node.failpoint("settled");
-                node.troubles.clear();
-                for (completion, answer) in batch.into_iter().zip(answers) {
+                for (completion, answer) in batch.drain(..).zip(answers) {
                     settled(node, completion, answer, repeated);
                 }
-                return;
+                return Ok(());
             }
             Err(error) if error.is_temporary() => {
                 node.troubles.report(&node.timer, "settle", &error);
                 repeated = true;
                 node.timer.sleep(backoff.next()).await;
             }
-            Err(error) => return give_up(node, &batch, &error),
+            Err(error) => return Err(error),
         }
     }
 }
 
-fn give_up(node: &Node, batch: &[Completion], error: &StoreError) {
-    node.troubles.report(&node.timer, "settle", error);
-    tracing::error!(attempts = batch.len(), %error, "ends of attempts could not be stored; the next start closes them");
+/// What to do with what the store can't take. A result may be the reason, and then the attempt ends without it.
+fn give_up(node: &Node, part: Vec<Completion>, error: &StoreError) {
+    for completion in part {
+        match completion.event {
+            Event::Succeeded { fence, started_at, .. } if error.kind != StoreErrorKind::Closed => {
+                let message = format!("the result could not be stored: {error}");
+                let error = ErrorInfo::new(Cause::Fatal, "ResultNotStored", message);
+                let event = Event::Failed { fence, started_at, failure: Failure::Fatal, error, after_ms: None };
+                node.settler.push(Completion { event, ..completion });
+            }
+            _ => {
+                node.troubles.report(&node.timer, "settle", error);
+                let task_id = completion.who.id;
+                tracing::error!(%task_id, %error, "an attempt's end could not be stored; the next start closes it");
+            }
+        }
+    }
 }
 
 /// The last word of finished attempts on their progress. A loss here harms nothing.
@@ -195,7 +224,7 @@ pub(crate) fn unstarted(fence: Fence, on_crash: OnCrash, started_at: Timestamp) 
         OnCrash::Hold => Event::Failed {
             fence,
             started_at,
-            failure: ax_model::lifecycle::Failure::Error,
+            failure: Failure::Error,
             error: ErrorInfo::new(Cause::Error, "not started", message),
             after_ms: Some(1000),
         },

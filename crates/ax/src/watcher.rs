@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ax_model::Event;
+use ax_model::store::AttemptRef;
+use ax_model::{Event, Progress};
+use tokio::task::JoinHandle;
 
 use crate::board::Live;
 use crate::dispatch;
@@ -22,8 +24,9 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// Scans until it is aborted.
 pub(crate) async fn watch(node: Arc<Node>) {
+    let mut teller = Teller::default();
     loop {
-        let Some(next) = scan(&node).await else {
+        let Some(next) = scan(&node, &mut teller) else {
             rest(&node).await;
             continue;
         };
@@ -41,8 +44,9 @@ async fn rest(node: &Node) {
     node.watcher_rests.store(false, Ordering::SeqCst);
 }
 
-/// One look at everything that runs; the time until the next one, or `None` when nothing runs.
-async fn scan(node: &Node) -> Option<Duration> {
+/// One look at everything that runs; the time until the next one, or `None` when nothing runs. It never waits for the
+/// store: a store in trouble must not put off a timeout.
+fn scan(node: &Arc<Node>, teller: &mut Teller) -> Option<Duration> {
     let now = node.timer.elapsed();
     let mut next = None;
     let mut notes = vec![];
@@ -50,19 +54,36 @@ async fn scan(node: &Node) -> Option<Duration> {
         let due = look_at(node, &live, now);
         next = Some(next.map_or(due, |n: Duration| n.min(due)));
         let mut phase = live.phase();
-        if phase.progress_unsaid && now.saturating_sub(phase.progress_told) >= PROGRESS_EVERY {
+        if phase.progress_unsaid && now.saturating_sub(phase.progress_told) >= PROGRESS_EVERY && teller.is_free() {
             phase.progress_unsaid = false;
             phase.progress_told = now;
             notes.extend(phase.progress.clone().map(|progress| (live.attempt, progress)));
         }
     }
     dispatch::shed(node);
-    if !notes.is_empty()
-        && let Err(error) = node.store.note_progress(notes).await
-    {
-        node.troubles.report(&node.timer, "progress", &error);
+    if !notes.is_empty() {
+        teller.tell(node, notes);
     }
     next
+}
+
+/// Tells the store of progress, one batch at a time.
+#[derive(Default)]
+struct Teller(Option<JoinHandle<()>>);
+
+impl Teller {
+    fn is_free(&self) -> bool {
+        self.0.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    fn tell(&mut self, node: &Arc<Node>, notes: Vec<(AttemptRef, Progress)>) {
+        let node = Arc::clone(node);
+        self.0 = Some(tokio::spawn(async move {
+            if let Err(error) = node.store.note_progress(notes).await {
+                node.troubles.report(&node.timer, "progress", &error);
+            }
+        }));
+    }
 }
 
 /// Stops one attempt that is over its time, and has its start written when it runs for long. Returns when to look again.

@@ -103,7 +103,7 @@ impl Store for Nothing {
         reply(vec![])
     }
     fn prune(&self, _: Vec<(State, Timestamp)>, _: usize) -> Reply<'_, Pruned> {
-        reply(Pruned { deleted: 0, complete: true })
+        reply(Pruned { deleted: vec![], complete: true })
     }
     fn get(&self, _: JobId) -> Reply<'_, Option<Job>> {
         reply(None)

@@ -24,8 +24,8 @@ fn prune(h: &mut Harness, cutoffs: &[(State, Timestamp)]) -> usize {
     for _ in 0..2 {
         loop {
             let pruned: Pruned = done(h.store().prune(cutoffs.to_vec(), 100));
-            assert!(pruned.deleted <= 100);
-            deleted += pruned.deleted;
+            assert!(pruned.deleted.len() <= 100);
+            deleted += pruned.deleted.len();
             if pruned.complete {
                 break;
             }
@@ -140,8 +140,8 @@ pub(super) fn prune_goes_on_where_it_stopped(h: &mut Harness) {
     let mut deleted = 0;
     for calls in 1.. {
         let pruned = done(h.store().prune(cutoffs.clone(), 30));
-        assert!(pruned.deleted <= 30);
-        deleted += pruned.deleted;
+        assert!(pruned.deleted.len() <= 30);
+        deleted += pruned.deleted.len();
         if deleted == 250 {
             break;
         }

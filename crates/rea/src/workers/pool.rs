@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ax::{Attempt, Outcome, Runner, Stop, StopReason};
-use ax_model::{Cause, ErrorInfo, TaskSpec};
+use ax_model::{Cause, ErrorInfo, JobId, TaskSpec};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -117,6 +117,15 @@ impl Runner for Pool {
 
     fn run(&self, attempt: Attempt, stop: Stop) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
         Box::pin(self.shared.run(attempt, stop))
+    }
+
+    fn forget(&self, jobs: &[JobId]) {
+        let (logs, jobs) = (self.shared.logs.clone(), jobs.to_vec());
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = logs.delete(&jobs) {
+                tracing::warn!(%error, "captured output of deleted jobs could not be deleted");
+            }
+        });
     }
 
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
