@@ -90,7 +90,7 @@ async fn write_start(node: &Node, live: &Live) -> bool {
                     // Whether it was written is unknown; the hand-back finds out.
                     let event = Event::HandedBack { fence };
                     let back = Completion::new(live.who.clone(), live.attempt, event);
-                    node.settler.push(back.of_run(live.on_crash, None, None));
+                    node.settler.push(back.of_run(live.on_crash, None));
                     return false;
                 }
                 node.sleep_before(Stage::Draining, backoff.next()).await;
@@ -126,12 +126,10 @@ fn finish(node: &Node, live: &Live, outcome: Outcome) {
         node.pace.record(now.1.saturating_sub(live.taken));
     }
     let ran = phase.began.map(|(_, since)| now.1.saturating_sub(since));
-    // Told again even if the watcher has told it: that word may still be on its way, and would come too late.
-    let progress = phase.progress.clone();
     let event = event_of(live, &phase, outcome, now.0, &node.options.limits);
     let run_us = ran.map(|ran| u64::try_from(ran.as_micros()).unwrap_or(u64::MAX));
     let completion = Completion::new(live.who.clone(), live.attempt, event);
-    node.settler.push(completion.of_run(live.on_crash, run_us, progress));
+    node.settler.push(completion.of_run(live.on_crash, run_us));
 }
 
 /// The event that says what the runner saw.

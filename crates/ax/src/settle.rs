@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ax_model::lifecycle::{Failure, Fence};
 use ax_model::store::{Act, Applied, AttemptRef, StoreError, StoreErrorKind, Target};
-use ax_model::{Cause, ErrorInfo, Event, OnCrash, Progress, Refusal, State, Timestamp};
+use ax_model::{Cause, ErrorInfo, Event, OnCrash, Refusal, State, Timestamp};
 use tokio::sync::Notify;
 
 use crate::health::Backoff;
@@ -28,17 +28,16 @@ pub(crate) struct Completion {
     event: Event,
     on_crash: OnCrash,
     run_us: Option<u64>,
-    progress: Option<Progress>,
 }
 
 impl Completion {
     pub(crate) fn new(who: Who, attempt: AttemptRef, event: Event) -> Completion {
-        Completion { who, attempt, event, on_crash: OnCrash::Retry, run_us: None, progress: None }
+        Completion { who, attempt, event, on_crash: OnCrash::Retry, run_us: None }
     }
 
     /// With what is only known of an attempt that had a slot.
-    pub(crate) fn of_run(self, on_crash: OnCrash, run_us: Option<u64>, progress: Option<Progress>) -> Completion {
-        Completion { on_crash, run_us, progress, ..self }
+    pub(crate) fn of_run(self, on_crash: OnCrash, run_us: Option<u64>) -> Completion {
+        Completion { on_crash, run_us, ..self }
     }
 
     fn weight(&self) -> usize {
@@ -127,7 +126,6 @@ pub(crate) async fn settle_all(node: Arc<Node>) {
 /// When it can't take the batch at all, the halves are tried apart, so that one bad entry harms no other.
 async fn settle(node: &Node, batch: Vec<Completion>) {
     node.failpoint("settle");
-    tell_progress(node, &batch).await;
     let mut parts = vec![batch];
     while let Some(mut part) = parts.pop() {
         match write(node, &mut part).await {
@@ -182,16 +180,6 @@ fn give_up(node: &Node, part: Vec<Completion>, error: &StoreError) {
                 tracing::error!(%task_id, %error, "an attempt's end could not be stored; the next start closes it");
             }
         }
-    }
-}
-
-/// The last word of finished attempts on their progress. A loss here harms nothing.
-async fn tell_progress(node: &Node, batch: &[Completion]) {
-    let notes: Vec<_> = batch.iter().filter_map(|c| c.progress.clone().map(|p| (c.attempt, p))).collect();
-    if !notes.is_empty()
-        && let Err(error) = node.store.note_progress(notes).await
-    {
-        node.troubles.report(&node.timer, "progress", &error);
     }
 }
 

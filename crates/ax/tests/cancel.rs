@@ -63,8 +63,7 @@ async fn a_running_job_is_told_to_end(on: On) {
         assert!(reply.requested && reply.state.is_active());
     }
     w.until(polite.id, State::Cancelled).await;
-    w.advance_ms(5_000);
-    w.until(hung.id, State::Cancelled).await;
+    w.until_moving(hung.id, State::Cancelled, 1_000).await;
     assert_eq!(w.script.running(), 0);
     w.stop(&engine).await;
     w.is_sound().await;

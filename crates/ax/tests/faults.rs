@@ -11,6 +11,7 @@ use ax::{
 };
 use ax_conformance::FaultyStore;
 use ax_conformance::faulty_store::{Call, Fault, Sleep};
+use world::picky::Picky;
 use world::{On, World, eventually, job, real_options};
 
 on_every_store! {
@@ -19,6 +20,7 @@ on_every_store! {
     c066_a_start_that_cannot_be_written_runs_nothing;
     c081_a_full_disk_pauses_the_claims_and_they_resume_alone;
     damage_stops_the_claims;
+    c115_what_the_store_cannot_take_of_one_job_harms_no_other;
 }
 
 fn sleep() -> Sleep {
@@ -164,4 +166,26 @@ async fn damage_stops_the_claims(on: On) {
     assert_eq!(store.get(made.id).await.unwrap().unwrap().life.state, State::Pending);
     assert!(client.status().await.unwrap().healthy.is_err());
     engine.stop(Duration::ZERO).await;
+}
+
+/// A store that can't take the results of one task, whatever they are batched with.
+async fn c115_what_the_store_cannot_take_of_one_job_harms_no_other(on: On) {
+    let w = World::new(on);
+    let (store, _dir) = world::open(on, Arc::new(SystemClock));
+    let engine = Engine::open_store(Arc::new(Picky(Arc::clone(&store))), real_options(&w.steps));
+    let mut handlers = Handlers::new(8);
+    handlers.add("say", |_: Context, (word,): (String,)| async move { Ok::<_, TaskError>(word) });
+    engine.start(Arc::new(handlers)).await.unwrap();
+    let say = |word: &str| JobRequest::new("say", format!("[{word:?}]"));
+    let requests = (0..100).map(|n| say(if n % 10 == 3 { "poison" } else { "water" })).collect();
+    for (n, made) in engine.client().enqueue(requests).await.unwrap().into_iter().enumerate() {
+        let end = engine.client().wait(made.id, Duration::from_secs(10)).await.unwrap().unwrap();
+        if n % 10 == 3 {
+            assert_eq!((end.life.state, end.last_error.unwrap().kind.as_str()), (State::Dead, "ResultNotStored"));
+        } else {
+            assert_eq!(end.life.state, State::Success);
+        }
+    }
+    assert!(engine.client().health().claiming);
+    engine.stop(Duration::from_secs(1)).await;
 }

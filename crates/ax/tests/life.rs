@@ -93,8 +93,7 @@ async fn c025_a_job_over_its_time_is_stopped_and_says_how_to_change_it(on: On) {
     w.advance_ms(100);
     w.until(polite.id, State::Dead).await;
     assert_eq!(w.script.running(), 1, "the one that does not listen has its grace");
-    w.advance_ms(5_000);
-    w.until(hung.id, State::Dead).await;
+    w.until_moving(hung.id, State::Dead, 1_000).await;
     assert_eq!(w.script.running(), 0, "nothing of it is left");
     for id in [polite.id, hung.id] {
         let error = w.job(id).await.last_error.unwrap();

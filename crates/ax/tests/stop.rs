@@ -144,12 +144,12 @@ async fn what_a_dead_node_held_is_recovered_by_the_next_start(on: On) {
     assert_eq!(engine.recover().await.unwrap(), 2);
     assert_eq!(w.job(first.id).await.life.interruptions, 1);
     assert_eq!(w.job(second.id).await.life.attempt, 1);
+    dead.stop(Duration::ZERO).await;
+    assert!(w.steps.count(Action::Refuse) > 0, "the late word was refused and logged");
+    assert_eq!(w.state(first.id).await, State::Pending, "and changed nothing");
     engine.start(Arc::new(w.script.handlers(2))).await.unwrap();
     w.until(second.id, State::Success).await;
     eventually("runs again", || async { w.script.starts_of(first.id) == 2 }).await;
-    dead.stop(Duration::ZERO).await;
-    assert!(w.steps.count(Action::Refuse) > 0, "the late word was refused and logged");
-    assert!(w.state(first.id).await.is_active(), "and changed nothing");
     w.stop(&engine).await;
     w.is_sound().await;
 }

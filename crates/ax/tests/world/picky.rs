@@ -1,0 +1,56 @@
+//! A store that can't take one particular result, whatever it is batched with.
+
+use std::sync::Arc;
+
+use ax::model::new_job::NewJob;
+use ax::model::store::{Act, Applied, AttemptRef, ClaimRequest, Claimed, EnqueueRefusal, Pruned, Recovered, Reply};
+use ax::model::{Event, Progress};
+use ax::{
+    Counts, Cursor, Enqueued, Filter, HistoryEntry, Job, JobId, NodeId, Page, Queue, QueueChange, Refusal, State,
+    Store, StoreError, StoreErrorKind, TaskSpec, Timestamp,
+};
+
+/// Refuses batches in which an attempt succeeds with `"poison"`.
+#[derive(Debug)]
+pub struct Picky(pub Arc<dyn Store>);
+
+macro_rules! pass_on {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)+) => {
+        $(fn $name(&self, $($arg: $type),*) -> Reply<'_, $answer> {
+            self.0.$name($($arg),*)
+        })+
+    };
+}
+
+impl Store for Picky {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+
+    fn apply(&self, acts: Vec<Act>) -> Reply<'_, Vec<Result<Applied, Refusal>>> {
+        let is_poison = |act: &Act| matches!(&act.event, Event::Succeeded { result, .. } if result == "\"poison\"");
+        if acts.iter().any(is_poison) {
+            let error = StoreError::new(StoreErrorKind::Unusable, "string or blob too big");
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        self.0.apply(acts)
+    }
+
+    pass_on! {
+        enqueue(jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, EnqueueRefusal>;
+        claim(request: ClaimRequest) -> Vec<Claimed>;
+        note_progress(notes: Vec<(AttemptRef, Progress)>) -> ();
+        recover(keep: NodeId, limit: usize) -> Vec<Recovered>;
+        expire(limit: usize) -> Vec<JobId>;
+        put_tasks(tasks: Vec<TaskSpec>) -> ();
+        tasks() -> Vec<TaskSpec>;
+        set_queue(change: QueueChange) -> Queue;
+        queues() -> Vec<Queue>;
+        prune(cutoffs: Vec<(State, Timestamp)>, limit: usize) -> Pruned;
+        get(id: JobId) -> Option<Job>;
+        history(id: JobId) -> Vec<HistoryEntry>;
+        list(filter: Filter, after: Option<Cursor>, limit: usize) -> Page;
+        counts() -> Counts;
+        check() -> Vec<String>;
+    }
+}
