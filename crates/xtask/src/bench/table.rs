@@ -10,7 +10,13 @@ pub(super) struct Series(pub(super) Vec<f64>);
 
 impl Series {
     pub(super) fn median(&self) -> f64 {
-        percentile(&self.0, 0.5)
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        let (low, high) = (sorted.len().saturating_sub(1) / 2, sorted.len() / 2);
+        match (sorted.get(low), sorted.get(high)) {
+            (Some(low), Some(high)) => f64::midpoint(*low, *high),
+            _ => f64::NAN,
+        }
     }
 
     fn min(&self) -> f64 {
@@ -231,6 +237,7 @@ mod tests {
     fn percentiles_are_of_the_sorted_values() {
         let values = [5.0, 1.0, 3.0];
         assert_eq!((percentile(&values, 0.0), percentile(&values, 0.5), percentile(&values, 1.0)), (1.0, 3.0, 5.0));
-        assert!(percentile(&[], 0.5).is_nan());
+        assert!(percentile(&[], 0.5).is_nan() && Series::default().median().is_nan());
+        assert_eq!((Series(vec![4.0, 1.0, 2.0]).median(), Series(vec![3.0, 1.0]).median()), (2.0, 2.0));
     }
 }
