@@ -1,5 +1,5 @@
 //! How much the engine itself costs: no-op jobs over a store that does nothing, and over SQLite. Prints, asserts no speed.
-//! `cargo test -p ax --release --test throughput -- --ignored --nocapture`
+//! `cargo run -p ax --release --example throughput`
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -128,8 +128,6 @@ fn handlers(slots: usize) -> Arc<Handlers> {
     Arc::new(handlers)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a measurement"]
 async fn drain_over_a_store_that_does_nothing() {
     const JOBS: u64 = 500_000;
     for slots in [1, 4, 64] {
@@ -146,8 +144,6 @@ async fn drain_over_a_store_that_does_nothing() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a measurement"]
 async fn drain_over_sqlite() {
     const JOBS: usize = 100_000;
     for slots in [4, 64] {
@@ -173,4 +169,10 @@ async fn drain_over_sqlite() {
         engine.stop(Duration::from_secs(1)).await;
         engine.close().await;
     }
+}
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() {
+    drain_over_a_store_that_does_nothing().await;
+    drain_over_sqlite().await;
 }
