@@ -90,20 +90,21 @@ impl Settler {
         }
     }
 
+    /// What has arrived. While short jobs end one after the other it lets them arrive: as long as each turn that the
+    /// other tasks get brings more. Nothing waits for that when nothing comes.
     async fn next_batch(&self) -> Vec<Completion> {
-        loop {
-            {
-                let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
-                if arrived.len() <= MOST_IN_BATCH {
-                    if !arrived.is_empty() {
-                        return std::mem::take(&mut *arrived);
-                    }
-                } else {
-                    return arrived.drain(..MOST_IN_BATCH).collect();
-                }
-            }
+        let len = || self.arrived.lock().unwrap_or_else(PoisonError::into_inner).len();
+        while len() == 0 {
             self.arrival.notified().await;
         }
+        let mut had = 0;
+        while len() > had && len() < MOST_IN_BATCH {
+            had = len();
+            tokio::task::yield_now().await;
+        }
+        let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
+        let rest = arrived.len().min(MOST_IN_BATCH);
+        arrived.drain(..rest).collect()
     }
 
     fn answered(&self, weight: usize) {
