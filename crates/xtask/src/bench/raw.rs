@@ -71,7 +71,7 @@ impl Raw {
         self.count(0, n)
     }
 
-    /// Takes up to `n` due rows: the product's two statements, an index walk and an update that returns what a worker needs.
+    /// Takes up to `n` due rows: an index walk, then for each a read of what a worker needs and an update.
     fn claim(&mut self, n: usize) -> rusqlite::Result<Vec<Taken>> {
         let now = now().0;
         let mut walk = self.conn.prepare_cached(
@@ -81,16 +81,21 @@ impl Raw {
         let limit = i64::try_from(n).unwrap_or(i64::MAX);
         let due: Vec<i64> = walk.query_map(params![now, limit], |r| r.get(0))?.collect::<rusqlite::Result<_>>()?;
         drop(walk);
+        let mut read = self.conn.prepare_cached(
+            "SELECT id, attempt, run_at, created_at, timeout_ms, args, kwargs FROM jobs WHERE seq = ?1",
+        )?;
         let mut take = self.conn.prepare_cached(
             "UPDATE jobs SET state = 1, claim_at = NULL, attempt = attempt + 1, node = 7, token = ?2, claimed_at = ?3, \
-             updated_at = ?3 WHERE seq = ?1 RETURNING id, attempt, run_at, created_at, timeout_ms, args, kwargs",
+             updated_at = ?3 WHERE seq = ?1",
         )?;
         let mut taken = Vec::with_capacity(due.len());
         for seq in due {
             let token = self.chance.next_u64().cast_signed();
-            take.query_row(params![seq, token, now], |r| Ok((r.get::<_, [u8; 16]>(0)?, r.get::<_, String>(5)?)))?;
+            read.query_row([seq], |r| Ok((r.get::<_, [u8; 16]>(0)?, r.get::<_, String>(5)?, r.get::<_, String>(6)?)))?;
+            take.execute(params![seq, token, now])?;
             taken.push(Taken { seq, token });
         }
+        drop(read);
         drop(take);
         self.count(1, taken.len())?;
         Ok(taken)
