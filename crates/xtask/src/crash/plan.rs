@@ -1,4 +1,4 @@
-//! How each cycle ends: at a named failpoint, or by `kill -9` at a random moment.
+//! How each cycle of a crash run ends: at a named failpoint, or by `kill -9` at a random moment.
 
 use std::collections::VecDeque;
 
@@ -15,54 +15,46 @@ pub(super) enum End {
 
 /// Which ends are still to come.
 pub(super) struct Plan {
-    /// Points in the order of their next turn; those that never fired stand in front.
-    points: VecDeque<&'static str>,
-    fired: Vec<&'static str>,
+    /// Points that no cycle has reached, in the order of their next turn.
+    missing: VecDeque<&'static str>,
+    reached: Vec<&'static str>,
     chance: Chance,
 }
 
 impl Plan {
     pub(super) fn new(points: &[&'static str], seed: u64) -> Plan {
-        Plan { points: points.iter().copied().collect(), fired: Vec::new(), chance: Chance::new(seed) }
+        Plan { missing: points.iter().copied().collect(), reached: Vec::new(), chance: Chance::new(seed) }
     }
 
-    /// The end of the next of `left` cycles. While there is room, every third is a kill at a random moment.
+    /// The end of the next of `left` cycles: a point that was not reached yet, and, where there is room, a kill at a random
+    /// moment or a point once more.
     pub(super) fn next(&mut self, left: usize) -> End {
-        let to_come = self.points.iter().filter(|p| !self.fired.contains(p)).count();
-        let kill = left > to_come && self.below(3) == 0;
-        match self.points.pop_front() {
-            Some(name) if !kill => {
-                let hit = 1 + self.below(usual_hits(name));
-                End::Failpoint { name, hit }
-            }
-            point => {
-                self.points.extend(point);
-                self.points.rotate_right(usize::from(!self.points.is_empty()));
-                End::Kill { after_ms: 50 + self.below(900) }
-            }
+        if left > self.missing.len() && self.below(3) == 0 {
+            return End::Kill { after_ms: 50 + self.below(900) };
         }
+        let again = self.below(self.reached.len().max(1) as u64);
+        let again = usize::try_from(again).ok().and_then(|at| self.reached.get(at).copied());
+        let Some(name) = self.missing.pop_front().or(again) else { return End::Kill { after_ms: 500 } };
+        End::Failpoint { name, hit: 1 + self.below(usual_hits(name)) }
     }
 
-    /// What came of a failpoint's cycle: one that did not fire has its turn again soon.
+    /// What came of a failpoint's cycle: one that did not fire has its turn again after the others.
     pub(super) fn note(&mut self, name: &'static str, fired: bool) {
-        if fired {
-            self.points.push_back(name);
-            if !self.fired.contains(&name) {
-                self.fired.push(name);
-            }
-        } else {
-            self.points.push_front(name);
+        match (fired, self.reached.contains(&name)) {
+            (true, false) => self.reached.push(name),
+            (false, false) => self.missing.push_back(name),
+            (_, true) => {}
         }
     }
 
     /// Points that no cycle has reached.
     pub(super) fn missing(&self) -> Vec<&'static str> {
-        self.points.iter().copied().filter(|p| !self.fired.contains(p)).collect()
+        self.missing.iter().copied().collect()
     }
 
     /// How many different points were reached.
     pub(super) fn reached(&self) -> usize {
-        self.fired.len()
+        self.reached.len()
     }
 
     fn below(&mut self, n: u64) -> u64 {

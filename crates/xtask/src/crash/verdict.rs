@@ -8,7 +8,7 @@ use ax::{Client, Engine, Filter, HistoryEntry, JobId, Options, State, Token};
 use ax_conformance::history::{self, Acknowledged, CheckedJob, Evidence};
 use rusqlite::Connection;
 
-use super::load::{Ack, Seen};
+use super::load::{Ack, RELIC, Seen};
 use super::witness::{self, Line};
 use crate::server;
 
@@ -134,7 +134,7 @@ fn evidence(acks: &[Ack], seen: &[Seen], lines: &[Line], jobs: Vec<Stored>) -> R
         acknowledged: acks.iter().map(told).collect::<Result<_>>()?,
         seen_final: seen.iter().map(final_state).collect::<Result<_>>()?,
         lines: lines.iter().map(said).filter_map(Result::transpose).collect::<Result<_>>()?,
-        jobs: jobs.into_iter().map(|stored| stored.job).collect(),
+        jobs: jobs.into_iter().map(|stored| stored.job).filter(|job| !job.task.ends_with(RELIC)).collect(),
         alive,
     })
 }
