@@ -40,8 +40,9 @@ fn rust(sums: &mut Sums) -> Result<()> {
     let mut seen = Sums::default();
     let mut cargo = run::cargo();
     cargo.args(["test", "--workspace", "--no-fail-fast"]);
+    let mut suites = Suites::default();
     let succeeded = run::shown_and_read(&mut cargo, |line| {
-        if let Some(suite) = rust_suite(line) {
+        if let Some(suite) = suites.read(line) {
             seen.add(suite);
         }
     })?;
@@ -132,7 +133,29 @@ impl Sums {
     }
 }
 
-/// Sums of one suite from a line such as `test result: ok. 5 passed; 0 failed; 1 ignored; …`.
+/// Tells the end of a suite from that of a test binary which a test of the suite starts and which prints like one.
+#[derive(Default)]
+struct Suites {
+    /// How many tests each of those that have begun and not ended announced; the suite itself stands first.
+    open: Vec<u64>,
+}
+
+impl Suites {
+    /// Sums of a suite when this is the line of its end.
+    fn read(&mut self, line: &str) -> Option<Sums> {
+        if let Some(rest) = line.strip_prefix("running ") {
+            self.open.extend(rest.split_once(" test").and_then(|(n, _)| n.parse::<u64>().ok()));
+            return None;
+        }
+        let sums = rust_suite(line)?;
+        // What was ended from outside has no last line of its own.
+        let at = self.open.iter().rposition(|n| *n == sums.passed + sums.failed + sums.skipped).unwrap_or(0);
+        self.open.truncate(at);
+        (at == 0).then_some(sums)
+    }
+}
+
+/// Sums from a line such as `test result: ok. 5 passed; 0 failed; 1 ignored; …`.
 fn rust_suite(line: &str) -> Option<Sums> {
     let (_, numbers) = line.strip_prefix("test result: ")?.split_once(". ")?;
     let number = |word: &str| {
@@ -169,6 +192,17 @@ mod tests {
         let line = "test result: FAILED. 3 passed; 2 failed; 1 ignored; 0 measured; 4 filtered out; finished in 0.01s";
         assert_eq!(rust_suite(line), Some(Sums { passed: 3, failed: 2, skipped: 1 }));
         assert_eq!(rust_suite("test a::b ... ok"), None);
+    }
+
+    #[test]
+    fn a_suite_inside_a_test_is_not_counted() {
+        let mut suites = Suites::default();
+        let result = |n| format!("test result: ok. {n} passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
+        assert_eq!(suites.read("running 6 tests"), None);
+        assert_eq!((suites.read("running 1 test"), suites.read(&result(1))), (None, None));
+        assert_eq!(suites.read("running 1 test"), None, "this one is killed");
+        assert_eq!(suites.read(&result(6)).map(|s| s.passed), Some(6));
+        assert_eq!((suites.read("running 0 tests"), suites.read(&result(0)).is_some()), (None, true));
     }
 
     #[test]
