@@ -61,13 +61,14 @@ pub(super) fn one_file_names_the_store(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// Every dependency comes from the public registry under its public name, so that a lock made behind a mirror is noticed.
+/// Every dependency comes from one registry, and none from a repository: a lock made behind a mirror names two.
 pub(super) fn lock_has_one_source(files: &[File]) -> Vec<Finding> {
-    const PUBLIC: &str = "source = \"registry+https://github.com/rust-lang/crates.io-index\"";
     let mut findings = Vec::new();
     for file in files.iter().filter(|f| f.path == "Cargo.lock") {
-        for (line, _) in file.lines().filter(|(_, l)| l.starts_with("source = ") && *l != PUBLIC) {
-            findings.push(file.finding(line, "a dependency from elsewhere than the public registry"));
+        let sources = || file.lines().filter(|(_, l)| l.starts_with("source = "));
+        let first = sources().map(|(_, l)| l).find(|l| l.starts_with("source = \"registry+"));
+        for (line, _) in sources().filter(|(_, l)| Some(*l) != first) {
+            findings.push(file.finding(line, "a dependency from another source than the registry of the others"));
         }
     }
     findings
@@ -106,8 +107,8 @@ mod tests {
     fn a_lock_made_behind_a_mirror_is_noticed() {
         let files = [(
             "Cargo.lock",
-            "source = \"registry+https://github.com/rust-lang/crates.io-index\"\nsource = \"git+x\"\n",
+            "source = \"registry+https://one/index\"\nsource = \"git+x\"\nsource = \"registry+https://two/index\"\n",
         )];
-        assert_eq!(places(lock_has_one_source, &files), ["Cargo.lock:2"]);
+        assert_eq!(places(lock_has_one_source, &files), ["Cargo.lock:2", "Cargo.lock:3"]);
     }
 }
