@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use ax_model::Chance;
 use clap::Args;
-use rusqlite::{Connection, params};
+use rusqlite::params;
 use tempfile::TempDir;
 
+use crate::http::Connection;
 use crate::server::{self, Launch, Server, Started};
 use crate::{python, run};
 use load::Load;
@@ -24,8 +25,8 @@ use plan::{End, Plan};
 
 /// How long a cycle waits for its failpoint before it kills the server instead.
 const FAILPOINT_PATIENCE: Duration = Duration::from_secs(3);
-/// How long what is left may take to end after the last cycle.
-const DRAIN_PATIENCE: Duration = Duration::from_secs(120);
+/// How long what is left after the last cycle may stand still.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
 const CLIENTS: u64 = 3;
 
 /// What to do.
@@ -37,7 +38,7 @@ pub(crate) struct Options {
     /// Repeats a run's choices; timing is never the same twice
     #[arg(long)]
     seed: Option<u64>,
-    /// Most jobs that are asked for in a cycle
+    /// Most jobs that wait at a time
     #[arg(long, default_value_t = 120)]
     jobs: u32,
     /// Use a release build
@@ -176,7 +177,7 @@ impl Run {
         if !db.exists() {
             return Ok(());
         }
-        let conn = Connection::open(db).context("opening the store's file")?;
+        let conn = rusqlite::Connection::open(db).context("opening the store's file")?;
         conn.execute(
             "UPDATE jobs SET finished_at = finished_at - ?1 WHERE state = 4 AND finished_at > ?1 \
              AND lane IN (SELECT lane FROM lanes WHERE task = 'crash_tasks:' || ?2)",
@@ -185,8 +186,11 @@ impl Run {
         Ok(())
     }
 
+    /// Lets the clients loose. What earlier cycles left undone counts against the bound, else it would grow with each.
     fn serve(&self, server: &Server, options: &Options) {
-        self.load.set_server(Some(&server.url), i64::from(options.jobs));
+        // A server that aborts meanwhile has no answer; then there is nothing to serve either.
+        let left = left(&mut server.connect()).unwrap_or(0);
+        self.load.set_server(Some(&server.url), i64::from(options.jobs).saturating_sub_unsigned(left));
     }
 
     fn start(&self, failpoint: Option<String>) -> Result<Started> {
@@ -246,17 +250,21 @@ impl Run {
     fn drain(&mut self, server: &Server) -> Result<()> {
         let mut control = server.connect();
         control.post("/queues/side/resume", "{}")?;
-        let begun = Instant::now();
-        let mut left = u64::MAX;
-        while left > 0 {
-            if begun.elapsed() > DRAIN_PATIENCE {
+        let mut least = u64::MAX;
+        let mut progress = Instant::now();
+        while least > 0 {
+            let left = left(&mut control)?;
+            if left < least {
+                (least, progress) = (left, Instant::now());
+            }
+            if progress.elapsed() > DRAIN_PATIENCE {
                 let status = control.get("/status")?.body;
-                bail!("{left} jobs were still not at their end after {}: {status}", run::seconds(DRAIN_PATIENCE));
+                bail!(
+                    "{left} jobs are not at their end, and no fewer since {}: {status}",
+                    run::seconds(DRAIN_PATIENCE)
+                );
             }
             std::thread::sleep(Duration::from_millis(20));
-            let status = control.get("/status")?.json();
-            let count = |state: &str| status["counts"][state].as_u64().unwrap_or(0);
-            left = ["pending", "dispatched", "running", "failed"].map(count).iter().sum();
         }
         Ok(())
     }
@@ -294,6 +302,13 @@ impl Run {
         println!("crash: {} violations, seed {seed}; kept: {}", self.wrong.len(), shown(&self.dir.keep()));
         false
     }
+}
+
+/// How many jobs are not at their end.
+fn left(control: &mut Connection) -> Result<u64> {
+    let status = control.get("/status")?.json();
+    let count = |state: &str| status["counts"][state].as_u64().with_context(|| format!("no counts: {status}"));
+    ["pending", "dispatched", "running", "failed"].into_iter().map(count).sum()
 }
 
 fn shown(path: &Path) -> String {
