@@ -5,9 +5,9 @@
 use std::borrow::Cow;
 
 use ax::EnqueueError;
-use ax::model::Invalid;
 use ax::model::lifecycle::Refusal;
 use ax::model::store::{StoreError, StoreErrorKind};
+use ax::model::{Invalid, State};
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
@@ -206,6 +206,45 @@ impl From<StoreError> for Problem {
     }
 }
 
+/// What a person asks of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// That it is cancelled.
+    Cancel,
+    /// That it starts over.
+    Retry,
+    /// That it counts as done.
+    MarkSuccess,
+}
+
+impl Problem {
+    /// The refusal of an act, with what can be done instead.
+    #[must_use]
+    pub fn of_act(act: Act, refusal: Refusal) -> Problem {
+        let state = match refusal {
+            Refusal::Final(state) | Refusal::WrongState(state) => Some(state),
+            _ => None,
+        };
+        let hint = match (act, state) {
+            (_, None) => None,
+            (Act::Retry, Some(State::Success)) => Some("it has done its work; to have it done again, enqueue it anew"),
+            (Act::Retry, Some(State::Dispatched | State::Running)) => Some("it runs; cancel it first"),
+            (Act::Retry, Some(_)) => Some("only dead, cancelled, held and failed jobs can be retried"),
+            (Act::Cancel, Some(State::Success)) => Some("it has done its work: there is nothing left to cancel"),
+            (Act::Cancel, Some(_)) => Some("it runs no more: there is nothing left to cancel"),
+            (Act::MarkSuccess, Some(State::Dead | State::Cancelled)) => {
+                Some("only held jobs can be marked; this one can be retried")
+            }
+            (Act::MarkSuccess, Some(_)) => Some("only held jobs can be marked"),
+        };
+        let problem = Problem::from(refusal);
+        match hint {
+            Some(hint) => problem.hint(hint),
+            None => problem,
+        }
+    }
+}
+
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Problem {
         match refusal {
@@ -275,7 +314,8 @@ fn did_you_mean<S: AsRef<str>>(names: &[S]) -> String {
 }
 
 /// A caller's text short enough to be quoted back.
-fn clip(text: &str) -> String {
+#[must_use]
+pub fn clip(text: &str) -> String {
     match text.char_indices().nth(100) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

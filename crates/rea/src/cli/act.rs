@@ -69,7 +69,12 @@ async fn each(jobs: Jobs, verb: &str, say: impl Fn(&Value) -> String) -> Result<
             Ok(answer) if jobs.reach.json => show::json(&answer)?,
             Ok(answer) => show::line(format!("{} {}", show::word(&answer["task_id"]), say(&answer)))?,
             Err(failure) => {
-                let failure = Failure { message: format!("{id}: {}", failure.message), ..failure };
+                // Once is enough: what is no id is quoted in the message.
+                let message = match failure.message.contains(id.as_str()) {
+                    true => failure.message,
+                    false => format!("{id}: {}", failure.message),
+                };
+                let failure = Failure { message, ..failure };
                 if let Some(earlier) = first.replace(failure) {
                     let _ = earlier.report();
                 }

@@ -1,21 +1,24 @@
 //! `rea enqueue`: stores one job, and waits for its end when asked to.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use ax::model::limits::MAX_TRIES;
 use clap::Args;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
+use super::flags::{Timeout, instant, span, timeout};
 use super::road::Road;
+use super::wait::wait;
 use super::{Exit, Failure, Reach, show};
-use crate::settings::seconds;
 
 const EXAMPLES: &str = "Examples:
   rea enqueue demo_task:send_notice 1001               arguments are JSON values or plain words
   rea enqueue demo_task:add 2 3 --wait                 waits, prints the result
   rea enqueue m:charge --kwargs '{\"order\": 17}' --key order-17
   rea enqueue m:report --delay 10m --priority 8 --tag nightly
+  rea enqueue m:fetch URL --max-attempts 5 --retry-base 2 --retry-cap 1m
 Nothing but the result (with --wait) or the job's id is printed to stdout.";
 
 /// The flags of `rea enqueue`.
@@ -31,46 +34,55 @@ pub(super) struct Enqueue {
     #[arg(long, value_name = "JSON")]
     kwargs: Option<String>,
     /// 1 (most urgent) to 10
-    #[arg(long, short, value_name = "1-10")]
+    #[arg(long, short, value_name = "1-10", allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(1..=10))]
     priority: Option<i64>,
     /// The lane that the job waits in
     #[arg(long, short)]
     queue: Option<String>,
     /// Not before this time has passed: 30, 10m, 2h
-    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = span)]
     delay: Option<Duration>,
     /// Not before this instant: 2026-12-24T18:00:00Z
-    #[arg(long, value_name = "INSTANT", conflicts_with = "delay")]
+    #[arg(long, value_name = "INSTANT", conflicts_with = "delay", value_parser = instant)]
     run_at: Option<String>,
     /// Dead unless an attempt has started by this instant
-    #[arg(long, value_name = "INSTANT")]
+    #[arg(long, value_name = "INSTANT", value_parser = instant)]
     start_before: Option<String>,
     /// Longest run of one attempt: 30, 10m, or none
-    #[arg(long, value_name = "TIME|none")]
-    timeout: Option<String>,
+    #[arg(long, value_name = "TIME|none", allow_negative_numbers = true, value_parser = timeout)]
+    timeout: Option<Timeout>,
     /// How many failures end the job
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(1..=i64::from(MAX_TRIES)))]
     max_attempts: Option<i64>,
+    /// Delay before the second attempt; it doubles with each failure
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = span)]
+    retry_base: Option<Duration>,
+    /// Longest delay between attempts
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = span)]
+    retry_cap: Option<Duration>,
     /// After a crash in doubt: try again, or hold until a person decides
-    #[arg(long, value_name = "retry|hold")]
+    #[arg(long, value_parser = ["retry", "hold"])]
     on_crash: Option<String>,
     /// Idempotency key: the same key again gives the same job
     #[arg(long)]
     key: Option<String>,
     /// How long the key keeps its job
-    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = span)]
     unique_for: Option<Duration>,
     /// What to do when the key has a job that waits
-    #[arg(long, value_name = "keep|replace|reschedule")]
+    #[arg(long, value_parser = ["keep", "replace", "reschedule"])]
     if_exists: Option<String>,
     /// A label to find the job by; may be repeated
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
+    /// The job's id, a UUID, instead of a made one: the same id again gives the same job
+    #[arg(long, value_name = "UUID")]
+    task_id: Option<ax::model::JobId>,
     /// An id for logs instead of a made one
     #[arg(long)]
     trace_id: Option<String>,
     /// Wait for the job's end and print its result [for as long as it takes, or --wait=30]
-    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "366d", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "366d", value_parser = span)]
     wait: Option<Duration>,
     #[command(flatten)]
     reach: Reach,
@@ -85,7 +97,7 @@ impl Enqueue {
             return Err(Failure::new(Exit::Unreachable, "no server runs, so the job would not run while this waits")
                 .hint("start one with `rea serve`, or enqueue without --wait"));
         }
-        let answer = road.post("/enqueue", body).await;
+        let answer = road.post("/enqueue", body).await.map_err(maybe_stored);
         let done = match answer {
             Ok(answer) => self.after(&mut road, &answer).await,
             Err(failure) => Err(failure),
@@ -109,11 +121,12 @@ impl Enqueue {
     /// The request's body. Arguments are passed on as the text that was typed, so that big numbers stay exact.
     fn body(&self) -> Result<String, Failure> {
         let mut body: BTreeMap<&str, Box<RawValue>> = BTreeMap::new();
-        let args = self.args.iter().map(|a| argument(a)).collect::<Result<Vec<_>, _>>()?;
+        let args = self.args.iter().enumerate().map(|(i, text)| argument(i + 1, text));
+        let args = args.collect::<Result<Vec<_>, _>>()?;
         put(&mut body, "task", &self.task);
         put(&mut body, "args", &args);
         if let Some(kwargs) = &self.kwargs {
-            body.insert("kwargs", raw(kwargs).ok_or_else(|| not_json("--kwargs", kwargs))?);
+            body.insert("kwargs", raw(kwargs).ok_or_else(|| bad_kwargs(kwargs))?);
         }
         for (name, value) in [
             ("queue", &self.queue),
@@ -133,19 +146,22 @@ impl Enqueue {
                 put(&mut body, name, &number);
             }
         }
-        for (name, value) in [("delay", self.delay), ("unique_for", self.unique_for)] {
+        if let Some(id) = self.task_id {
+            put(&mut body, "task_id", &id.to_string());
+        }
+        let spans = [
+            ("delay", self.delay),
+            ("unique_for", self.unique_for),
+            ("retry_base", self.retry_base),
+            ("retry_cap", self.retry_cap),
+        ];
+        for (name, value) in spans {
             if let Some(time) = value {
                 put(&mut body, name, &time.as_secs_f64());
             }
         }
-        match self.timeout.as_deref() {
-            None => {}
-            Some("none") => put(&mut body, "timeout", &()),
-            Some(text) => {
-                let time = seconds(text)
-                    .map_err(|e| Failure::new(Exit::Usage, format!("--timeout {e}")).hint("or: --timeout none"))?;
-                put(&mut body, "timeout", &time.as_secs_f64());
-            }
+        if let Some(Timeout(limit)) = self.timeout {
+            put(&mut body, "timeout", &limit.map(|time| time.as_secs_f64()));
         }
         if !self.tags.is_empty() {
             put(&mut body, "tags", &self.tags);
@@ -164,52 +180,54 @@ fn raw(text: &str) -> Option<Box<RawValue>> {
     RawValue::from_string(text.trim().to_owned()).ok()
 }
 
-/// A JSON value, or a plain word. What begins like JSON and is none is more likely a slip than a word.
-fn argument(text: &str) -> Result<Box<RawValue>, Failure> {
+/// A JSON value, or a plain word. What begins like JSON and is none is more likely a slip than a word. `number`: its place
+/// after the task, from 1.
+fn argument(number: usize, text: &str) -> Result<Box<RawValue>, Failure> {
     match raw(text) {
         Some(value) => Ok(value),
-        None if text.starts_with(['{', '[', '"']) => Err(not_json("the argument", text)),
+        None if text.starts_with(['{', '[', '"']) => {
+            Err(not_json(&format!("argument {number}, which is {text},"), text)
+                .hint("quote it for the shell: '{\"a\": 1}'; a text that looks like JSON: '\"{\"'"))
+        }
         None => to_raw_value(text).map_err(|e| Failure::new(Exit::Usage, e.to_string())),
     }
+}
+
+/// What is often meant by `a=1` is put as it must be.
+fn bad_kwargs(text: &str) -> Failure {
+    let pair = |pair: &str| {
+        let (name, value) = pair.split_once('=')?;
+        let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
+        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+        is_name.then(|| format!("\"{name}\": {value}"))
+    };
+    let pairs: Option<Vec<String>> = text.split([',', ' ']).filter(|p| !p.is_empty()).map(pair).collect();
+    let meant = match pairs {
+        Some(pairs) if !pairs.is_empty() => format!("{{{}}}", pairs.join(", ")),
+        _ => "{\"a\": 1}".to_owned(),
+    };
+    not_json(&format!("--kwargs {text}"), text)
+        .hint(format!("give a JSON object, quoted for the shell: --kwargs '{meant}'"))
 }
 
 fn not_json(what: &str, text: &str) -> Failure {
     let why = serde_json::from_str::<serde::de::IgnoredAny>(text).err().map_or(String::new(), |e| format!(": {e}"));
     Failure::new(Exit::Usage, format!("{what} is not valid JSON{why}"))
-        .hint("quote it for the shell: '{\"a\": 1}'; a text that looks like JSON: '\"{\"'")
 }
 
-/// Waits for a job's end by long polls; prints its result.
-async fn wait(road: &mut Road, id: &str, limit: Duration, json: bool) -> Result<Exit, Failure> {
-    const POLL: Duration = Duration::from_secs(30);
-    let begun = Instant::now();
-    loop {
-        let left = limit.saturating_sub(begun.elapsed()).min(POLL);
-        let (job, exact) = road.get_exact(&format!("/jobs/{id}?wait={:.3}", left.as_secs_f64()), left).await?;
-        let state = job["state"].as_str().unwrap_or_default();
-        let ended = matches!(state, "success" | "dead" | "cancelled" | "skipped" | "held");
-        if ended && json {
-            show::json(&exact)?;
-        }
-        match state {
-            "success" if json => return Ok(Exit::Ok),
-            "success" => return show::line(exact.get("result").map_or("null", |r| r.get())).map(|()| Exit::Ok),
-            _ if ended => return Err(ended_badly(id, state, &job["last_error"])),
-            _ if begun.elapsed() >= limit => {
-                let message = format!("job {id} is still {state}; it goes on");
-                return Err(Failure::new(Exit::TimedOut, message).hint(format!("see: rea job {id}")));
-            }
-            _ => {}
-        }
+/// No answer does not mean that nothing was done.
+fn maybe_stored(failure: Failure) -> Failure {
+    if !failure.unanswered {
+        return failure;
     }
-}
-
-fn ended_badly(id: &str, state: &str, error: &Value) -> Failure {
-    let why = match error {
-        Value::Null => String::new(),
-        e => format!(": {} {}", show::word(&e["type"]), show::word(&e["message"])),
-    };
-    Failure::new(Exit::Failed, format!("job {id} is {state}{why}")).hint(format!("see: rea job {id}"))
+    let how = "it may have been stored: see rea jobs; to be sure of one job repeat with the same --key or --task-id";
+    match &failure.hint {
+        Some(hint) => {
+            let hint = format!("{how}; {hint}");
+            failure.hint(hint)
+        }
+        None => failure.hint(how),
+    }
 }
 
 #[cfg(test)]
@@ -231,10 +249,33 @@ mod tests {
             ("a b", "\"a b\""),
             ("1.2.3", "\"1.2.3\""),
         ] {
-            assert_eq!(argument(typed).unwrap().get(), sent, "{typed}");
+            assert_eq!(argument(1, typed).unwrap().get(), sent, "{typed}");
         }
         for slip in ["{a: 1}", "[1,", "\"open"] {
-            assert_eq!(argument(slip).unwrap_err().exit, Exit::Usage, "{slip}");
+            let refused = argument(2, slip).unwrap_err();
+            assert!(refused.exit == Exit::Usage && refused.message.contains(&format!("argument 2, which is {slip},")));
         }
+    }
+
+    #[test]
+    fn kwargs_that_are_no_json_are_put_as_they_must_be() {
+        for (typed, meant) in [
+            ("a=1", "--kwargs '{\"a\": 1}'"),
+            ("name=Ada,n=2", "--kwargs '{\"name\": \"Ada\", \"n\": 2}'"),
+            ("x", "--kwargs '{\"a\": 1}'"),
+            ("{a: 1}", "--kwargs '{\"a\": 1}'"),
+        ] {
+            let refused = bad_kwargs(typed);
+            assert!(refused.message.contains(typed), "{}", refused.message);
+            assert!(refused.hint.as_deref().unwrap().contains(meant), "{typed}: {:?}", refused.hint);
+        }
+    }
+
+    #[test]
+    fn an_enqueue_without_an_answer_says_that_it_may_have_been_done() {
+        let lost = Failure::new(Exit::Unreachable, "no answer").hint("process 7").unanswered();
+        let hint = maybe_stored(lost).hint.unwrap();
+        assert!(hint.contains("--key or --task-id") && hint.contains("process 7"), "{hint}");
+        assert_eq!(maybe_stored(Failure::new(Exit::Refused, "no")).hint, None);
     }
 }

@@ -50,13 +50,15 @@ pub struct Failure {
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
+    /// The question was sent and no answer came: what was asked for may have been done.
+    pub unanswered: bool,
 }
 
 impl Failure {
     /// An error without a hint.
     #[must_use]
     pub fn new(exit: Exit, message: impl Into<String>) -> Failure {
-        Failure { exit, message: message.into(), hint: None }
+        Failure { exit, message: message.into(), hint: None, unanswered: false }
     }
 
     /// The same with a hint.
@@ -64,6 +66,12 @@ impl Failure {
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// The same, of a question that was sent.
+    #[must_use]
+    pub fn unanswered(self) -> Failure {
+        Failure { unanswered: true, ..self }
     }
 
     /// What the API's problem document means here.
@@ -78,7 +86,7 @@ impl Failure {
             Some(detail) => detail.to_owned(),
             None => format!("the server answered with status {status}; is it a rea server?"),
         };
-        Failure { exit, message, hint: problem["hint"].as_str().map(str::to_owned) }
+        Failure { hint: problem["hint"].as_str().map(str::to_owned), ..Failure::new(exit, message) }
     }
 
     /// Prints it and gives the exit code.

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use clap::Args;
+use serde_json::Value;
 use serde_json::value::to_raw_value;
-use serde_json::{Value, json};
 
 use super::road::{Exact, Road};
 use super::show::{self, Screen, line, pair, word};
-use super::{Exit, Failure, Reach, waits};
+use super::{Exit, Failure, Reach, ends, waits};
 use crate::http::query::encode;
 use crate::logs::for_terminal;
 
@@ -43,14 +43,7 @@ impl Job {
         let (job, exact) = road.get_exact(&format!("/jobs/{id}"), Duration::ZERO).await?;
         let past = road.get(&format!("/jobs/{id}/attempts")).await?["history"].take();
         let waiting = matches!(job["state"].as_str(), Some("pending" | "failed" | "dispatched"));
-        let why = if waiting {
-            let (queues, status) = (road.get("/queues").await?, road.get("/status").await?);
-            let now_us = jiff::Timestamp::now().as_microsecond();
-            let world = json!({ "queues": queues["queues"], "status": status, "server": road.has_server() });
-            Some(waits::waits_for(&job, &world, now_us))
-        } else {
-            None
-        };
+        let why = if waiting { Some(waits::ask(road, &job).await?) } else { None };
         Ok(Seen { job, exact, past, why })
     }
 }
@@ -79,6 +72,9 @@ fn print(job: &Value, exact: &Exact, past: &Value, why: Option<&str>) -> Result<
     if let Some(why) = why {
         pair("waits for", why)?;
     }
+    if let Some(why) = ends::dead(job) {
+        pair("why", why)?;
+    }
     pair("args", format!("{} {}", text("args"), text("kwargs")))?;
     pair("queue", format!("{}, priority {}", word(&job["queue"]), job["priority"]))?;
     pair("attempts", attempts(job))?;
@@ -104,7 +100,7 @@ fn print(job: &Value, exact: &Exact, past: &Value, why: Option<&str>) -> Result<
         }
     }
     if let Some(progress) = job["progress"].as_object() {
-        pair("progress", format!("{}/{} {}", progress["done"], word(&progress["total"]), word(&progress["note"])))?;
+        pair("progress", progress_text(progress))?;
     }
     if exact.contains_key("result") {
         pair("result", text("result"))?;
@@ -112,6 +108,19 @@ fn print(job: &Value, exact: &Exact, past: &Value, why: Option<&str>) -> Result<
     error(&job["last_error"])?;
     history(&screen, past)?;
     next_step(job, state)
+}
+
+/// `3/30 note`; what it has not said is left out.
+fn progress_text(progress: &serde_json::Map<String, Value>) -> String {
+    let part = |name: &str| progress.get(name).filter(|v| !v.is_null());
+    let mut text = part("done").map_or_else(|| "-".to_owned(), show::number);
+    if let Some(total) = part("total") {
+        text.push_str(&format!("/{}", show::number(total)));
+    }
+    if let Some(note) = part("note") {
+        text.push_str(&format!(" {}", word(note)));
+    }
+    text
 }
 
 fn attempts(job: &Value) -> String {
@@ -126,7 +135,7 @@ fn error(error: &Value) -> Result<(), Failure> {
     if error.is_null() {
         return Ok(());
     }
-    pair("last error", format!("{}: {}: {}", word(&error["cause"]), word(&error["type"]), word(&error["message"])))?;
+    pair("last error", format!("{}: {}", word(&error["cause"]), ends::error(error)))?;
     error["traceback"].as_str().map_or(Ok(()), show::block)
 }
 
@@ -142,7 +151,7 @@ fn history(screen: &Screen, past: &Value) -> Result<(), Failure> {
             format!("attempt {}", e["attempt"]),
             word(&e["cause"]),
             screen.relative(&e["ended_at"]),
-            format!("{} {}", word(&e["error"]["type"]), word(&e["error"]["message"])),
+            ends::attempt(&e["cause"], &e["error"]),
         ],
         _ => vec![word(&e["what"]), "by hand".to_owned(), screen.relative(&e["at"]), String::new()],
     });
@@ -160,4 +169,22 @@ fn next_step(job: &Value, state: &str) -> Result<(), Failure> {
         _ => return Ok(()),
     };
     line(format!("\n{next}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn progress_is_told_without_needless_decimals() {
+        for (progress, text) in [
+            (json!({"done": 1.0, "total": 30.0, "note": null}), "1/30"),
+            (json!({"done": 1, "total": null, "note": "page 1"}), "1 page 1"),
+            (json!({"done": 0.5, "total": 2.0, "note": "half"}), "0.5/2 half"),
+        ] {
+            assert_eq!(progress_text(progress.as_object().unwrap()), text);
+        }
+    }
 }

@@ -11,7 +11,8 @@ use crate::http::query::encode;
 const EXAMPLES: &str = "Examples:
   rea jobs --state failed,dead,held
   rea jobs --state ready --queue mail --limit 10
-  rea jobs --tag nightly --json | jq '.jobs[].task_id'";
+  rea jobs --tag nightly --json | jq '.jobs[].trace_id'
+  rea jobs --state dead --ids | xargs -r rea retry";
 
 /// Most jobs on one page of the API.
 const PAGE: usize = 200;
@@ -44,6 +45,9 @@ pub(super) struct Jobs {
     /// Most jobs to list
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
     limit: usize,
+    /// Print ids only, one a line, for xargs
+    #[arg(long, conflicts_with = "json")]
+    ids: bool,
     #[command(flatten)]
     reach: Reach,
 }
@@ -52,15 +56,25 @@ impl Jobs {
     pub(super) async fn run(self) -> Result<Exit, Failure> {
         let mut road = Road::open(&self.reach).await?;
         let found = self.collect(&mut road).await;
+        let paused = match &found {
+            Ok((jobs, _)) if !self.reach.json && !self.ids => paused_queues(&mut road, jobs).await,
+            _ => Ok(Vec::new()),
+        };
         road.close().await;
         let (jobs, next) = found?;
         if self.reach.json {
             show::json(&json!({ "jobs": jobs, "next_cursor": next }))?;
+            return Ok(Exit::Ok);
+        }
+        if self.ids {
+            jobs.iter().try_for_each(|job| show::line(word(&job["task_id"])))?;
+        } else if jobs.is_empty() {
+            show::note("no jobs match");
         } else {
-            print(&jobs)?;
-            if !next.is_null() {
-                show::note(&format!("note: there are more; these are the newest {}", jobs.len()));
-            }
+            print(&jobs, &paused?)?;
+        }
+        if !next.is_null() {
+            show::note(&format!("note: there are more; these are the newest {}", jobs.len()));
         }
         Ok(Exit::Ok)
     }
@@ -99,7 +113,17 @@ impl Jobs {
     }
 }
 
-fn print(jobs: &[Value]) -> Result<(), Failure> {
+/// The paused queues; asked for only where a job could run if its queue were not.
+async fn paused_queues(road: &mut Road, jobs: &[Value]) -> Result<Vec<Value>, Failure> {
+    if !jobs.iter().any(|job| job["ready"] == true) {
+        return Ok(Vec::new());
+    }
+    let mut answer = road.get("/queues").await?;
+    let Value::Array(queues) = answer["queues"].take() else { return Ok(Vec::new()) };
+    Ok(queues.into_iter().filter(|q| q["paused"] == true).map(|mut q| q["name"].take()).collect())
+}
+
+fn print(jobs: &[Value], paused: &[Value]) -> Result<(), Failure> {
     let screen = Screen::stdout();
     let rows = jobs.iter().map(|job| {
         let state = show::state_word(job);
@@ -110,15 +134,16 @@ fn print(jobs: &[Value]) -> Result<(), Failure> {
             state.to_owned(),
             format!("{}/{}", job["attempt"], job["max_attempts"]),
             screen.relative(&job["created_at"]),
-            when(&screen, job, state),
+            when(&screen, job, state, paused),
         ]
     });
     screen.table(&["ID", "TASK", "QUEUE", "STATE", "ATTEMPT", "ENQUEUED", "NEXT / LAST"], rows.collect())
 }
 
 /// The one more time that matters in this state.
-fn when(screen: &Screen, job: &Value, state: &str) -> String {
+fn when(screen: &Screen, job: &Value, state: &str, paused: &[Value]) -> String {
     match state {
+        "ready" if paused.contains(&job["queue"]) => "queue paused".to_owned(),
         "pending" => format!("due {}", screen.relative(&job["run_at"])),
         "failed" => format!("again {}", screen.relative(&job["run_at"])),
         "ready" => format!("due {}", screen.relative(&job["run_at"])),

@@ -1,17 +1,29 @@
 //! `rea log`: what a job wrote, also while it runs.
 
 use std::io::{IsTerminal, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
+use serde_json::Value;
 
 use super::road::Road;
-use super::{Exit, Failure, Reach};
+use super::{Exit, Failure, Reach, show};
 use crate::http::query::encode;
 use crate::logs::for_terminal;
 
+const EXAMPLES: &str = "Examples:
+  rea log ID                 what its newest attempt wrote
+  rea log ID --attempt 1
+  rea log ID -f              goes on until the job has ended; Ctrl-C leaves it";
+
+/// How long one question may wait inside the server while a log is followed.
+const POLL: Duration = Duration::from_millis(500);
+/// Time between two questions at least: a server that is stopping answers each at once.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// The flags of `rea log`.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Log {
     /// The job's id
     #[arg(value_name = "TASK_ID")]
@@ -19,6 +31,9 @@ pub(super) struct Log {
     /// Of this attempt instead of the newest
     #[arg(long, short)]
     attempt: Option<u32>,
+    /// Go on with what it writes, over all attempts to come, until the job has ended
+    #[arg(long, short)]
+    follow: bool,
     #[command(flatten)]
     reach: Reach,
 }
@@ -26,24 +41,73 @@ pub(super) struct Log {
 impl Log {
     pub(super) async fn run(self) -> Result<Exit, Failure> {
         let mut road = Road::open(&self.reach).await?;
-        let copied = self.copy(&mut road).await;
+        let copied = match self.follow {
+            // Nothing is written while no server runs.
+            true if road.has_server() => self.follow(&mut road).await,
+            _ => self.whole(&mut road).await,
+        };
         road.close().await;
         copied.map(|()| Exit::Ok)
     }
 
-    async fn copy(&self, road: &mut Road) -> Result<(), Failure> {
-        let attempt = self.attempt.map(|n| format!("&attempt={n}")).unwrap_or_default();
-        let mut offset = 0;
+    /// What there is by now.
+    async fn whole(&self, road: &mut Road) -> Result<(), Failure> {
+        if self.copy(road, self.attempt, 0).await? == 0 {
+            show::note("(no output)");
+        }
+        Ok(())
+    }
+
+    /// What there is, and what comes until the job is at rest, or the attempt that was named is over.
+    async fn follow(&self, road: &mut Road) -> Result<(), Failure> {
+        let (mut attempt, mut offset, mut wait) = (self.attempt.unwrap_or(0), 0, Duration::ZERO);
+        let mut silent = true;
+        loop {
+            let asked = Instant::now();
+            let path = format!("/jobs/{}?wait={:.3}", encode(&self.id), wait.as_secs_f64());
+            // Asked before the log is read: what the end says is written is read then.
+            let (job, _) = road.get_exact(&path, wait).await?;
+            let newest = job["attempt"].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
+            attempt = if attempt == 0 { newest } else { attempt };
+            while attempt > 0 && attempt <= newest {
+                let before = offset;
+                offset = self.copy(road, Some(attempt), offset).await?;
+                silent &= offset == before;
+                if self.attempt.is_some() || attempt == newest {
+                    break;
+                }
+                (attempt, offset) = (attempt + 1, 0);
+                show::note(&format!("(attempt {attempt})"));
+            }
+            if at_rest(&job) || self.attempt.is_some_and(|named| named < newest) {
+                if silent {
+                    show::note("(no output)");
+                }
+                return Ok(());
+            }
+            wait = POLL;
+            tokio::time::sleep(PAUSE.saturating_sub(asked.elapsed())).await;
+        }
+    }
+
+    /// Copies what is there from `offset` on; gives where it ends.
+    async fn copy(&self, road: &mut Road, attempt: Option<u32>, mut offset: u64) -> Result<u64, Failure> {
+        let attempt = attempt.map(|n| format!("&attempt={n}")).unwrap_or_default();
         loop {
             let path = format!("/jobs/{}/log?limit=1048576&offset={offset}{attempt}", encode(&self.id));
             let piece = road.get_raw(&path, Duration::ZERO).await?;
             if piece.body.is_empty() {
-                return Ok(());
+                return Ok(offset);
             }
             put(&piece.body)?;
             offset = piece.next_offset.unwrap_or(offset + piece.body.len() as u64);
         }
     }
+}
+
+/// Nothing more comes unless a person asks for it.
+fn at_rest(job: &Value) -> bool {
+    matches!(job["state"].as_str(), Some("success" | "dead" | "cancelled" | "skipped" | "held"))
 }
 
 /// As it is into a file or pipe; made harmless for a terminal.
@@ -59,5 +123,7 @@ fn put(bytes: &[u8]) -> Result<(), Failure> {
     } else {
         out.write_all(bytes)?;
     }
+    // Also what is not a whole line yet.
+    out.flush()?;
     Ok(())
 }

@@ -1,11 +1,15 @@
 //! The command line. Every command but `serve` and `db` is one or a few requests to the HTTP API, nothing else.
 
 mod act;
+mod address;
 mod db;
+mod ends;
 mod enqueue;
 mod exit;
+mod flags;
 mod job;
 mod jobs;
+mod load_error;
 mod log;
 mod queue;
 mod road;
@@ -14,6 +18,7 @@ mod show;
 mod status;
 mod tasks;
 mod trace;
+mod wait;
 mod waits;
 
 use std::path::PathBuf;
@@ -36,7 +41,7 @@ enum Verb {
     /// Run the server: take jobs over HTTP and run them in worker processes
     Serve(serve::Serve),
     /// Store a job; it runs once it is due
-    Enqueue(enqueue::Enqueue),
+    Enqueue(Box<enqueue::Enqueue>),
     /// List jobs, newest first
     Jobs(jobs::Jobs),
     /// Show one job: what it is, what it waits for, what became of its attempts

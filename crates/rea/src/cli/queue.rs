@@ -53,17 +53,13 @@ impl Queue {
     pub(super) async fn run(self) -> Result<Exit, Failure> {
         match self.verb {
             Verb::List { reach } => list(&reach).await,
-            Verb::Pause { name, reach } => {
-                change(&reach, &format!("/queues/{}/pause", encode(&name)), "{}".to_owned()).await
-            }
-            Verb::Resume { name, reach } => {
-                change(&reach, &format!("/queues/{}/resume", encode(&name)), "{}".to_owned()).await
-            }
+            Verb::Pause { name, reach } => change(&reach, &name, "/pause", "{}".to_owned()).await,
+            Verb::Resume { name, reach } => change(&reach, &name, "/resume", "{}".to_owned()).await,
             Verb::Limit { name, limit, reach } => {
                 let wrong = || Failure::new(Exit::Usage, "the limit must be a number from 1, or none");
                 let limit: Option<u32> = if limit == "none" { None } else { Some(limit.parse().map_err(|_| wrong())?) };
                 let body = serde_json::json!({ "concurrency": limit }).to_string();
-                change(&reach, &format!("/queues/{}", encode(&name)), body).await
+                change(&reach, &name, "", body).await
             }
         }
     }
@@ -77,16 +73,23 @@ async fn list(reach: &Reach) -> Result<Exit, Failure> {
     if reach.json {
         show::json(&answer)?;
     } else {
-        print(answer["queues"].as_array().map(Vec::as_slice).unwrap_or_default())?;
+        match answer["queues"].as_array().map(Vec::as_slice) {
+            None | Some([]) => show::note("there are no queues yet"),
+            Some(queues) => print(queues)?,
+        }
     }
     Ok(Exit::Ok)
 }
 
-async fn change(reach: &Reach, path: &str, body: String) -> Result<Exit, Failure> {
+async fn change(reach: &Reach, name: &str, verb: &str, body: String) -> Result<Exit, Failure> {
     let mut road = Road::open(reach).await?;
-    let answer = road.post(path, body).await;
+    let answer = road.post(&format!("/queues/{}{verb}", encode(name)), body).await;
     road.close().await;
     let answer = answer?;
+    // A slip in the name is no error: a queue is there once it is named.
+    if answer["counts"].as_object().is_some_and(|counts| counts.values().all(|n| n == 0)) {
+        show::note(&format!("note: no job has used this queue yet: {name}"));
+    }
     if reach.json {
         show::json(&answer)?;
     } else {

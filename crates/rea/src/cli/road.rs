@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ax::{Engine, OpenError, Options};
 use axum::body::Body;
-use axum::http::{Method, Request, Uri, header};
+use axum::http::{Method, Request, header};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
@@ -15,7 +15,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::net::TcpStream;
 
-use super::{Exit, Failure, Reach};
+use super::{Exit, Failure, Reach, address};
 use crate::http::guard::{Guard, Token};
 use crate::http::{Api, Shared};
 use crate::settings::TOKEN_RECIPE;
@@ -36,6 +36,8 @@ pub(super) enum Road {
         url: String,
         /// `host:port`.
         host: String,
+        /// Its process, where it was found through the store.
+        pid: Option<u32>,
         token: Option<Token>,
         sender: SendRequest<Full<hyper::body::Bytes>>,
     },
@@ -59,7 +61,7 @@ impl Road {
     /// Neither can be had.
     pub(super) async fn open(reach: &Reach) -> Result<Road, Failure> {
         if let Some(url) = &reach.url {
-            return Road::connect(url, reach).await;
+            return Road::connect(url, None, reach).await;
         }
         if !reach.db.exists() {
             let message = format!("there is no store at {} and no --url was given", reach.db.display());
@@ -69,7 +71,7 @@ impl Road {
         loop {
             match open_store(&reach.db, Duration::ZERO).await {
                 Ok(engine) => return Ok(Road::over(engine, &reach.db)),
-                Err(OpenError::Locked { url: Some(url), .. }) => return Road::connect(&url, reach).await,
+                Err(OpenError::Locked { url: Some(url), pid, .. }) => return Road::connect(&url, pid, reach).await,
                 // A short command, or a server that is just starting.
                 Err(OpenError::Locked { .. }) if begun.elapsed() < LOCK_PATIENCE => {
                     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -86,14 +88,8 @@ impl Road {
         Road::Store { api: Api::new(shared, guard), engine }
     }
 
-    async fn connect(url: &str, reach: &Reach) -> Result<Road, Failure> {
-        let unusable = |why: &str| Failure::new(Exit::Usage, format!("{url} is no address of a server: {why}"));
-        let uri: Uri = url.parse().map_err(|_| unusable("it should look like http://127.0.0.1:8000"))?;
-        if uri.scheme_str() != Some("http") {
-            return Err(unusable("only http:// is spoken here"));
-        }
-        let name = uri.host().ok_or_else(|| unusable("it names no host"))?;
-        let host = format!("{name}:{}", uri.port_u16().unwrap_or(80));
+    async fn connect(url: &str, pid: Option<u32>, reach: &Reach) -> Result<Road, Failure> {
+        let (host, url) = address::parse(url)?;
         let token = client_token(reach)?;
         let unreachable = |why: String| {
             Failure::new(Exit::Unreachable, format!("can't reach the server at {url}: {why}"))
@@ -106,7 +102,7 @@ impl Road {
         };
         let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|e| unreachable(e.to_string()))?;
         tokio::spawn(connection);
-        Ok(Road::Server { url: url.to_owned(), host, token, sender })
+        Ok(Road::Server { url, host, pid, token, sender })
     }
 
     /// Whether a server is asked: then jobs can run.
@@ -138,9 +134,6 @@ impl Road {
     }
 
     async fn ask(&mut self, method: Method, path: &str, body: Vec<u8>, waits: Duration) -> Result<Answer, Failure> {
-        let lost = |url: &str, why: String| {
-            Failure::new(Exit::Unreachable, format!("the server at {url} gave no answer: {why}"))
-        };
         match self {
             Road::Store { api, .. } => {
                 let request = build(method, path, "localhost", None, Body::from(body))?;
@@ -148,7 +141,7 @@ impl Road {
                 let body = body.collect().await.map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?;
                 answer(&head, body.to_bytes())
             }
-            Road::Server { url, host, token, sender } => {
+            Road::Server { url, host, pid, token, sender } => {
                 let request = build(method, path, host, token.as_ref(), Full::new(body.into()))?;
                 let exchange = async {
                     let (head, body) = sender.send_request(request).await?.into_parts();
@@ -156,8 +149,8 @@ impl Road {
                 };
                 match tokio::time::timeout(ANSWER_TIMEOUT + waits, exchange).await {
                     Ok(Ok((head, body))) => answer(&head, body),
-                    Ok(Err(error)) => Err(lost(url, error.to_string())),
-                    Err(_) => Err(lost(url, "it took too long".to_owned())),
+                    Ok(Err(error)) => Err(lost(url, &error.to_string())),
+                    Err(_) => Err(too_slow(url, *pid)),
                 }
             }
         }
@@ -178,6 +171,18 @@ pub(super) async fn open_store(db: &Path, lock_wait: Duration) -> Result<Engine,
     Engine::open(options).await
 }
 
+/// The server went away with the question.
+fn lost(url: &str, why: &str) -> Failure {
+    Failure::new(Exit::Unreachable, format!("the server at {url} gave no answer: {why}")).unanswered()
+}
+
+/// The server is there and says nothing.
+fn too_slow(url: &str, pid: Option<u32>) -> Failure {
+    let who = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
+    lost(url, &format!("it took longer than {} s", ANSWER_TIMEOUT.as_secs()))
+        .hint(format!("the server{who} may be stopped, or its disk is stuck: look at it and at its log"))
+}
+
 /// Why the store could not be opened.
 pub(super) fn cannot_open(db: &Path, error: OpenError) -> Failure {
     match error {
@@ -187,7 +192,13 @@ pub(super) fn cannot_open(db: &Path, error: OpenError) -> Failure {
             Failure::new(Exit::Locked, format!("{who}{at} holds the store {}", db.display()))
                 .hint("stop it first, or use another --db")
         }
-        error => Failure::new(Exit::Unreachable, format!("can't open the store {}: {error}", db.display())),
+        error => match db.parent().filter(|dir| !dir.as_os_str().is_empty() && !dir.is_dir()) {
+            Some(dir) => {
+                let message = format!("there is no directory {} for the store {}", dir.display(), db.display());
+                Failure::new(Exit::Usage, message).hint(format!("make it: mkdir -p {}", dir.display()))
+            }
+            None => Failure::new(Exit::Unreachable, format!("can't open the store {}: {error}", db.display())),
+        },
     }
 }
 
@@ -230,4 +241,17 @@ fn parse(answer: &Answer) -> Result<Value, Failure> {
 
 fn not_json() -> Failure {
     Failure::new(Exit::Unreachable, "the answer is not JSON; is it a rea server?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_server_is_named_by_its_process_and_may_have_done_it() {
+        let failure = too_slow("http://127.0.0.1:8000", Some(17));
+        assert!(failure.unanswered && failure.exit == Exit::Unreachable);
+        assert!(failure.message.contains("30 s") && failure.hint.unwrap().contains("process 17"));
+        assert!(!too_slow("http://127.0.0.1:8000", None).hint.unwrap().contains("process"));
+    }
 }

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::road::cannot_open;
-use super::{Exit, Failure};
+use super::{Exit, Failure, load_error};
 use crate::http::guard::Guard;
 use crate::http::{Api, Shared, listen};
 use crate::logs::Logs;
@@ -187,10 +187,8 @@ async fn runner(settings: &settings::Serve, url: &str) -> Result<Arc<dyn Runner>
     options.python = settings.python.iter().map(|p| OsString::from(p.as_os_str())).collect();
     options.url = Some(url.to_owned());
     options.token_file = settings.token_file.as_ref().and_then(|file| std::path::absolute(file).ok());
-    let pool = Pool::start(options).await.map_err(|error| {
-        Failure::new(Exit::Usage, format!("the workers can't start: {error:#}"))
-            .hint("mend the code, or name another --python")
-    })?;
+    tracing::info!(action = "loading", url, code = settings.code.join(" "), "loading code");
+    let pool = Pool::start(options).await.map_err(|error| load_error::failure(&format!("{error:#}")))?;
     Ok(pool)
 }
 

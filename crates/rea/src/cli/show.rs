@@ -108,6 +108,21 @@ pub(super) fn word(value: &Value) -> String {
     }
 }
 
+/// A number without needless decimals: `1`, not `1.0`.
+pub(super) fn number(value: &Value) -> String {
+    match value.as_f64() {
+        // Shows whole numbers without a point, in full.
+        Some(n) if value.is_f64() => n.to_string(),
+        _ => word(value),
+    }
+}
+
+/// Names, one after the other; foreign text made harmless.
+pub(super) fn words(values: &Value) -> String {
+    let names = values.as_array().into_iter().flatten();
+    names.map(word).collect::<Vec<_>>().join(", ")
+}
+
 /// One line on stdout.
 pub(super) fn line(text: impl AsRef<str>) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
@@ -161,6 +176,16 @@ mod tests {
         assert_eq!(screen.relative(&"1970-01-01T00:00:30.000000Z".into()), "in 30 s");
         assert_eq!(screen.relative(&"1970-01-01T00:00:00.500000Z".into()), "now");
         assert_eq!(screen.relative(&Value::Null), "-");
+    }
+
+    #[test]
+    fn lists_are_words_and_whole_numbers_have_no_point() {
+        assert_eq!(words(&serde_json::json!(["mail", "a\nb"])), "mail, a\\nb");
+        assert_eq!(words(&Value::Null), "");
+        for (value, text) in [(1.0, "1"), (0.25, "0.25"), (1e6, "1000000")] {
+            assert_eq!(number(&value.into()), text);
+        }
+        assert_eq!(number(&7.into()), "7");
     }
 
     #[test]

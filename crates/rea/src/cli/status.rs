@@ -41,6 +41,9 @@ fn print(status: &Value, server: Option<&str>) -> Result<(), Failure> {
                 "server",
                 format!("{url}, version {}, since {}", word(&status["version"]), screen.moment(&status["started_at"])),
             )?;
+            if let Some(why) = status["not_ready"].as_str() {
+                pair("not ready", word(&why.into()))?;
+            }
             let workers = &status["workers"];
             pair(
                 "workers",
@@ -80,7 +83,7 @@ fn print(status: &Value, server: Option<&str>) -> Result<(), Failure> {
         ),
     )?;
     if status["paused_queues"].as_array().is_some_and(|q| !q.is_empty()) {
-        pair("paused", word(&status["paused_queues"]))?;
+        pair("paused", format!("{} (rea queue resume NAME)", show::words(&status["paused_queues"])))?;
     }
     if status["healthy"] == false {
         pair("trouble", word(&status["trouble"]))?;

@@ -24,6 +24,10 @@ impl Tasks {
             return Ok(Exit::Ok);
         }
         let tasks = answer["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if tasks.is_empty() {
+            show::note("there are no tasks yet: start rea serve with a file that defines some");
+            return Ok(Exit::Ok);
+        }
         let rows = tasks.iter().map(|t| {
             let offered = if t["offered"] == true { "yes" } else { "no worker now" };
             vec![word(&t["name"]), offered.to_owned(), word(&t["queue"]), word(&t["priority"]), word(&t["doc"])]

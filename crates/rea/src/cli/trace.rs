@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::road::Road;
 use super::show::{self, Screen, word};
-use super::{Exit, Failure, Reach};
+use super::{Exit, Failure, Reach, ends};
 use crate::http::query::encode;
 use crate::wire::time;
 
@@ -43,11 +43,6 @@ fn print(trace: &Value) -> Result<(), Failure> {
     let rows = events.iter().map(|e| {
         let attempt = e["attempt"].as_u64().map(|n| n.to_string()).unwrap_or_default();
         let cost = e["cost_ms"].as_f64().map(|ms| format!("{ms:.1} ms")).unwrap_or_default();
-        let error = if e["error"].is_null() {
-            String::new()
-        } else {
-            format!("{} {}", word(&e["error"]["type"]), word(&e["error"]["message"]))
-        };
         let since = u64::try_from((at(e) - begun) / 1000).unwrap_or(0);
         vec![
             word(&e["at"]),
@@ -57,7 +52,7 @@ fn print(trace: &Value) -> Result<(), Failure> {
             show::word(&e["what"]),
             attempt,
             cost,
-            error,
+            ends::attempt(&e["what"], &e["error"]),
         ]
     });
     screen.table(&["AT", "SINCE", "ID", "TASK", "WHAT", "ATTEMPT", "RAN", "ERROR"], rows.collect())?;

@@ -1,12 +1,21 @@
 //! What a waiting job waits for, in one line, from what the API tells. The first gate that is shut decides.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::Failure;
+use super::road::Road;
 use super::show::{duration_ms, word};
 use crate::wire::time;
 
+/// Asks for the world around `job`, and gives the line.
+pub(super) async fn ask(road: &mut Road, job: &Value) -> Result<String, Failure> {
+    let (queues, status) = (road.get("/queues").await?, road.get("/status").await?);
+    let world = json!({ "queues": queues["queues"], "status": status, "server": road.has_server() });
+    Ok(waits_for(job, &world, jiff::Timestamp::now().as_microsecond()))
+}
+
 /// The line. `world` holds `queues`, `status`, and `server`: whether one runs.
-pub(super) fn waits_for(job: &Value, world: &Value, now_us: i64) -> String {
+fn waits_for(job: &Value, world: &Value, now_us: i64) -> String {
     let status = &world["status"];
     if job["cancel_requested"] == true {
         return "its cancel to be carried out".to_owned();
@@ -26,6 +35,9 @@ pub(super) fn waits_for(job: &Value, world: &Value, now_us: i64) -> String {
     }
     if world["server"] != true {
         return "a server: none runs on this store (start one: rea serve)".to_owned();
+    }
+    if let Some(why) = status["not_ready"].as_str() {
+        return format!("the server to be ready: {}", word(&why.into()));
     }
     let queue = world["queues"].as_array().into_iter().flatten().find(|q| q["name"] == job["queue"]);
     if let Some(queue) = queue {
@@ -54,8 +66,6 @@ pub(super) fn waits_for(job: &Value, world: &Value, now_us: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -75,6 +85,9 @@ mod tests {
         let now = 10_000_000;
         expect(&job, &world, now, "a server");
         world["server"] = true.into();
+        world["status"]["not_ready"] = "the server is stopping".into();
+        expect(&job, &world, now, "ready: the server is stopping");
+        world["status"]["not_ready"] = Value::Null;
         expect(&job, &world, now, "paused");
         world["queues"][0]["paused"] = false.into();
         expect(&job, &world, now, "room in queue q: 1 of 1");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ax::model::store::Applied;
-use ax::model::{Job, JobId, State as JobState};
+use ax::model::{Job, JobId, Refusal, State as JobState};
 use axum::body::Body;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::query::Query;
 use super::{Answer, Shared, body, json, now};
-use crate::error::{Code, Problem};
+use crate::error::{Act, Code, Problem, clip};
 use crate::wire::job::{JobView, PastView};
 
 /// Longest wait for a result in one request.
@@ -19,7 +19,10 @@ const WAIT_MAX_S: f64 = 60.0;
 
 /// Reads a job's id from a path. What is no id names no job.
 pub(super) fn id(text: &str) -> Result<JobId, Problem> {
-    text.parse().map_err(|e: ax::model::ids::NotAnId| Problem::new(Code::NotFound, "no such job").hint(e.to_string()))
+    text.parse().map_err(|_: ax::model::ids::NotAnId| {
+        Problem::new(Code::NotFound, format!("\"{}\" is no job id", clip(text)))
+            .hint("an id is a whole UUID, such as 0193793e-7f00-7000-8000-000000000001; `rea jobs` lists them")
+    })
 }
 
 pub(super) fn no_job() -> Problem {
@@ -83,7 +86,7 @@ struct Done {
 pub(super) async fn cancel(State(shared): State<Shared>, Path(text): Path<String>, body: Body) -> Answer {
     nothing(body).await?;
     let id = id(&text)?;
-    let reply = shared.client().cancel(id).await??;
+    let reply = shared.client().cancel(id).await?.map_err(|refusal| Problem::of_act(Act::Cancel, refusal))?;
     let status = if reply.requested { StatusCode::ACCEPTED } else { StatusCode::OK };
     Ok(json(status, &done(id, reply.state, Some(reply.requested))))
 }
@@ -91,14 +94,17 @@ pub(super) async fn cancel(State(shared): State<Shared>, Path(text): Path<String
 /// `POST /jobs/{id}/retry`.
 pub(super) async fn retry(State(shared): State<Shared>, Path(text): Path<String>, body: Body) -> Answer {
     nothing(body).await?;
-    let applied: Applied = shared.client().retry(id(&text)?).await??;
-    Ok(json(StatusCode::OK, &done(applied.id, applied.life.state, None)))
+    applied(Act::Retry, shared.client().retry(id(&text)?).await?)
 }
 
 /// `POST /jobs/{id}/mark-success`: a person says that a held job did its work.
 pub(super) async fn mark_success(State(shared): State<Shared>, Path(text): Path<String>, body: Body) -> Answer {
     nothing(body).await?;
-    let applied: Applied = shared.client().mark_success(id(&text)?).await??;
+    applied(Act::MarkSuccess, shared.client().mark_success(id(&text)?).await?)
+}
+
+fn applied(act: Act, answer: Result<Applied, Refusal>) -> Answer {
+    let applied = answer.map_err(|refusal| Problem::of_act(act, refusal))?;
     Ok(json(StatusCode::OK, &done(applied.id, applied.life.state, None)))
 }
 

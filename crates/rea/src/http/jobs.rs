@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::query::{Query, limit};
 use super::{Answer, Shared, cursor, json, now};
-use crate::error::Problem;
+use crate::error::{Problem, clip};
 use crate::wire::job::{JobView, RunningView};
 
 const FIELDS: &[&str] = &["state", "task", "queue", "tag", "trace_id", "root_id", "key", "limit", "cursor"];
@@ -70,7 +70,8 @@ fn filter(query: &Query<'_>) -> Result<Filter, Problem> {
             None if word == "ready" => filter.ready = true,
             None => {
                 let known: Vec<&str> = JobState::ALL.iter().map(|s| s.as_str()).collect();
-                return Err(Problem::field("state", "is no state").hint(format!("states: ready, {}", known.join(", "))));
+                let wrong = format!("\"{}\" is no state; one of ready, {}", clip(word), known.join(", "));
+                return Err(Problem::field("state", wrong));
             }
         }
     }

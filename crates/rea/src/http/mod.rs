@@ -4,6 +4,7 @@ pub mod body;
 pub mod cursor;
 pub mod enqueue;
 pub mod guard;
+pub mod index;
 pub mod job;
 pub mod jobs;
 pub mod listen;
@@ -74,6 +75,7 @@ impl Shared {
 /// Every route: method, path, handler. The list that the OpenAPI page is compared with.
 fn routes() -> Vec<(&'static str, &'static str, MethodRouter<Shared>)> {
     vec![
+        ("get", "/", get(index::show)),
         ("post", "/enqueue", post(enqueue::one)),
         ("post", "/jobs", post(enqueue::batch)),
         ("get", "/jobs", get(jobs::list)),
@@ -133,11 +135,12 @@ impl Api {
 }
 
 async fn no_such_path() -> Problem {
-    Problem::new(Code::NotFound, "there is nothing at this path").hint("docs/http.md lists the paths")
+    Problem::new(Code::NotFound, "there is nothing at this path").hint("GET / lists the paths")
 }
 
 async fn wrong_method() -> Problem {
-    Problem::new(Code::MethodNotAllowed, "this path does not take this method").hint("docs/http.md lists the methods")
+    Problem::new(Code::MethodNotAllowed, "this path does not take this method")
+        .hint("GET / lists the paths and their methods")
 }
 
 /// A JSON answer.

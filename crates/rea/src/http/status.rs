@@ -23,6 +23,8 @@ struct StatusView<'a> {
     version: &'static str,
     node: String,
     started_at: String,
+    /// Why no jobs are taken now: the code is loaded, the server stops, or none runs.
+    not_ready: Option<String>,
     workers: Workers,
     local_queue: usize,
     counts: ByState<'a>,
@@ -59,16 +61,17 @@ struct Today<'a> {
 pub(super) async fn status(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Answer {
     Query::parse(query.as_deref(), &[])?;
     let status = shared.client().status().await?;
-    Ok(json(StatusCode::OK, &view(&status)))
+    Ok(json(StatusCode::OK, &view(&status, shared.not_ready())))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an age for people")]
-fn view(status: &Status) -> StatusView<'_> {
+fn view(status: &Status, not_ready: Option<String>) -> StatusView<'_> {
     let counts = &status.counts;
     StatusView {
         version: env!("CARGO_PKG_VERSION"),
         node: status.node.to_string(),
         started_at: time::text(status.started_at),
+        not_ready,
         workers: Workers { total: status.slots, busy: status.busy },
         local_queue: status.local_queue,
         counts: ByState(&counts.by_state),

@@ -2,15 +2,14 @@
 
 use ax::model::limits::Limits;
 use ax::model::store::{Filter, HistoryEntry};
-use ax::model::{ErrorInfo, Job, JobId, Timestamp};
+use ax::model::{Cause, ErrorInfo, Job, JobId, State as JobState, Timestamp};
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use serde::Serialize;
 
-use super::job::no_job;
 use super::query::Query;
 use super::{Answer, Shared, json, now};
-use crate::error::Problem;
+use crate::error::{Code, Problem, clip};
 use crate::wire::job::JobView;
 use crate::wire::time;
 
@@ -75,9 +74,13 @@ async fn find(shared: &Shared, text: &str) -> Result<(Vec<Job>, bool), Problem> 
             return Ok((chain, more));
         }
     }
-    ax::model::new_job::name("trace_id", text, &Limits::default()).map_err(|_| no_job())?;
+    let unknown = || {
+        Problem::new(Code::NotFound, format!("\"{}\" is no task_id, trace_id or root_id of a job here", clip(text)))
+            .hint("ids are given whole; `rea jobs` lists them")
+    };
+    ax::model::new_job::name("trace_id", text, &Limits::default()).map_err(|_| unknown())?;
     let (found, more) = list(shared, Filter { trace_id: Some(text.to_owned()), ..Filter::default() }).await?;
-    if found.is_empty() { Err(no_job()) } else { Ok((found, more)) }
+    if found.is_empty() { Err(unknown()) } else { Ok((found, more)) }
 }
 
 async fn list(shared: &Shared, filter: Filter) -> Result<(Vec<Job>, bool), Problem> {
@@ -91,11 +94,13 @@ fn events<'a>(job: &'a Job, past: &'a [HistoryEntry]) -> Vec<Event<'a>> {
     let plain = |at, what| Event { at, job, what, attempt: None, cost_us: None, error: None };
     let mut events = vec![plain(job.spec.created_at, "enqueue")];
     let mut newest_is_past = false;
+    let mut cancelled_at = None;
     for entry in past {
         match entry {
             HistoryEntry::Action { at, what } => events.push(plain(*at, what)),
             HistoryEntry::Attempt { attempt, claimed_at, started_at, ended_at, cause, error, .. } => {
                 newest_is_past |= *attempt == life.attempt && *claimed_at == life.claimed_at.unwrap_or(*claimed_at);
+                cancelled_at = (*cause == Cause::Cancelled).then_some(*ended_at).or(cancelled_at);
                 let begun = started_at.unwrap_or(*claimed_at);
                 let what = if started_at.is_some() { "start" } else { "claim" };
                 events.push(Event { attempt: Some(*attempt), ..plain(begun, what) });
@@ -111,9 +116,12 @@ fn events<'a>(job: &'a Job, past: &'a [HistoryEntry]) -> Vec<Event<'a>> {
             events.push(Event { attempt: Some(life.attempt), ..plain(at, what) });
         }
     }
-    if let Some(at) = life.finished_at {
+    // An attempt that was cancelled has said it already.
+    let said = life.state == JobState::Cancelled && cancelled_at == life.finished_at;
+    if let Some(at) = life.finished_at.filter(|_| !said) {
         let run = (!newest_is_past).then_some(life.started_at).flatten().map(|s| at.us_since(s));
-        events.push(Event { cost_us: run, ..plain(at, life.state.as_str()) });
+        let attempt = run.map(|_| life.attempt);
+        events.push(Event { attempt, cost_us: run, ..plain(at, life.state.as_str()) });
     }
     events
 }

@@ -22,6 +22,10 @@ async fn what_is_not_there_is_not_found() {
     {
         assert_eq!(code(&bed.get(path).await), (404, "not_found"), "{path}");
     }
+    let no_id = bed.get("/jobs/0193").await.1;
+    assert_eq!(no_id["detail"], "\"0193\" is no job id");
+    let no_trace = bed.get("/trace/0193").await.1;
+    assert_eq!(no_trace["detail"], "\"0193\" is no task_id, trace_id or root_id of a job here");
     assert_eq!(code(&bed.get("/enqueue").await), (405, "method_not_allowed"));
     assert_eq!(code(&bed.post("/status", "{}").await), (405, "method_not_allowed"));
     bed.end().await;
@@ -41,7 +45,13 @@ async fn acts_are_refused_where_the_state_does_not_allow_them() {
     let (status, retried) = act(&waiting, "retry").await;
     assert_eq!((status, &retried["state"]), (200, &json!("pending")));
     bed.reach(&waiting, "success").await;
+    let hint = async |verb: &str| act(&waiting, verb).await.1["hint"].as_str().unwrap_or_default().to_owned();
+    assert!(hint("retry").await.contains("enqueue it anew") && hint("cancel").await.contains("nothing left"));
+    assert!(hint("mark-success").await.contains("only held jobs"));
     assert_eq!(code(&act(&waiting, "retry").await), (409, "job_final"));
+    let (_, trace) = bed.get(&format!("/trace/{waiting}")).await;
+    let last = trace["events"].as_array().unwrap().last().unwrap();
+    assert_eq!((&last["what"], &last["attempt"]), (&json!("success"), &json!(1)), "{trace}");
     assert_eq!(code(&bed.post(&format!("/jobs/{waiting}/retry"), r#"{"now":1}"#).await), (400, "bad_json"));
     let (_, past) = bed.get(&format!("/jobs/{waiting}/attempts")).await;
     let acts: Vec<&str> = past["history"].as_array().unwrap().iter().filter_map(|e| e["what"].as_str()).collect();
@@ -82,6 +92,9 @@ async fn a_running_job_is_stopped_by_a_cancel() {
     let (status, reply) = bed.post(&format!("/jobs/{id}/cancel"), "{}").await;
     assert_eq!((status, &reply["requested"]), (202, &json!(true)));
     bed.reach(&id, "cancelled").await;
+    let (_, trace) = bed.get(&format!("/trace/{id}")).await;
+    let what: Vec<&str> = trace["events"].as_array().unwrap().iter().map(|e| e["what"].as_str().unwrap()).collect();
+    assert_eq!(what, ["enqueue", "start", "cancel", "cancelled"]);
     bed.end().await;
 }
 

@@ -41,6 +41,26 @@ fn the_page_has_exactly_the_routes_of_the_program() {
     assert_eq!(documented, routed);
 }
 
+#[tokio::test]
+async fn the_index_names_every_route() {
+    let bed = crate::bed::Bed::new().await;
+    let request = axum::http::Request::get("/").header("host", "localhost").body(axum::body::Body::empty()).unwrap();
+    let response = bed.api.answer(request).await;
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()["content-type"]),
+        (200, &"text/plain; charset=utf-8".parse().unwrap())
+    );
+    let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();
+    let index = String::from_utf8(body.to_vec()).unwrap();
+    for (method, path) in Api::route_list() {
+        assert!(
+            index.lines().any(|l| l.trim() == format!("{:<5}{path}", method.to_ascii_uppercase())),
+            "{path}: {index}"
+        );
+    }
+    bed.end().await;
+}
+
 #[test]
 fn the_page_has_exactly_the_fields_of_a_request() {
     let schema = below(PAGE, "    JobRequest:");

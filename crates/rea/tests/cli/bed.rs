@@ -11,6 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 pub(crate) const TASKS: &str = r#"
+import os
 import time
 from rea.task import task
 from rea.exception import RetryableError
@@ -27,6 +28,15 @@ def broken():
 @task(max_attempts=2)
 def later():
     raise RetryableError("not now")
+
+@task
+def twice(folder):
+    """Fails the first time."""
+    first = not os.path.exists(folder + "/first")
+    print("one" if first else "two")
+    open(folder + "/first", "w").close()
+    if first:
+        raise RetryableError("not now")
 
 @task(timeout=60)
 def slow():
@@ -121,13 +131,15 @@ impl Bed {
         };
         // Whatever else it logs is read, so that it never waits for us.
         let log = std::thread::spawn(move || lines.map_while(Result::ok).map(|l| l + "\n").collect());
-        Server { child, url, log: Some(log) }
+        Server { child, url, before: seen, log: Some(log) }
     }
 }
 
 pub(crate) struct Server {
     child: Child,
     pub(crate) url: String,
+    /// What it logged until it was ready.
+    pub(crate) before: String,
     log: Option<std::thread::JoinHandle<String>>,
 }
 

@@ -15,15 +15,31 @@ async fn jobs_are_stored_shown_and_steered_without_a_server() {
     let listed = bed.rea(&["jobs", "--tag", "t"]);
     assert!(listed.out.contains(&id) && listed.out.contains("ready") && !listed.out.contains('\x1b'), "{}", listed.out);
     assert_eq!(bed.rea(&["jobs", "--json", "--state", "ready"]).json()["jobs"][0]["task_id"], id.as_str());
+    assert_eq!(bed.rea(&["jobs", "--tag", "t", "--ids"]).out, format!("{id}\n"));
+    let none = bed.rea(&["jobs", "--tag", "nothing"]);
+    assert_eq!((none.code, none.out.as_str(), none.err.as_str()), (0, "", "no jobs match\n"));
     let shown = bed.rea(&["job", &id]);
     assert!(shown.out.contains("12345678901234567890123}"), "{}", shown.out);
     assert!(shown.out.contains("waits for    a server"), "{}", shown.out);
     assert_eq!(bed.rea(&["job", &id, "--json"]).json()["kwargs"], serde_json::json!({}));
     assert_eq!(bed.rea(&["queue", "pause", "default", "--json"]).json()["paused"], true);
     assert!(bed.rea(&["queue", "list"]).out.contains("paused"));
+    let listed = bed.rea(&["jobs"]);
+    assert!(listed.out.contains("queue paused") && !listed.out.contains("due "), "{}", listed.out);
+    assert!(bed.rea(&["status"]).out.contains("paused       default ("));
+    let slip = bed.rea(&["queue", "pause", "nonsuch"]);
+    assert!(slip.code == 0 && slip.err.contains("no job has used this queue yet: nonsuch"), "{}", slip.err);
+    assert!(bed.rea(&["queue", "resume", "default"]).err.is_empty());
     assert_eq!(bed.rea(&["queue", "limit", "default", "2", "--json"]).json()["concurrency"], 2);
     assert!(bed.rea(&["queue", "limit", "default", "none", "--json"]).json()["concurrency"].is_null());
     assert_eq!(bed.rea(&["queue", "resume", "default"]).code, 0);
+    let own = "0193793e-7f00-7000-8000-0000000000aa";
+    let words = ["enqueue", "echo", "--task-id", own, "--retry-base", "2", "--retry-cap", "1m", "--timeout", "none"];
+    assert_eq!(bed.rea(&words).word(), own);
+    let stored = bed.rea(&["job", own, "--json"]).json();
+    assert_eq!((&stored["retry_base"], &stored["retry_cap"]), (&2.into(), &60.into()), "{stored}");
+    assert!(stored["timeout"].is_null(), "{stored}");
+    assert!(bed.rea(&["cancel", own]).out.contains("is cancelled"));
     assert!(bed.rea(&["cancel", &id]).out.contains("is cancelled"));
     assert!(bed.rea(&["retry", &id]).out.contains("will run again"));
     assert!(bed.rea(&["trace", &id]).out.contains("cancel"));
@@ -42,16 +58,26 @@ async fn every_kind_of_failure_has_its_exit_code() {
         (vec!["log", &id], 3, "no attempt"),
         (vec!["cancel", NOBODY, &id, NOBODY], 3, NOBODY),
         (vec!["enqueue", "ecko"], 4, "did you mean \"echo\"?"),
-        (vec!["enqueue", "echo", "--priority", "11"], 4, "priority"),
-        (vec!["enqueue", "echo", "--timeout", "0"], 4, "timeout"),
-        (vec!["enqueue", "echo", "--run-at", "tomorrow"], 4, "run_at"),
-        (vec!["mark-success", &id], 4, "cancelled"),
-        (vec!["jobs", "--state", "lost"], 4, "states: ready"),
+        (vec!["job", "0193"], 3, "\"0193\" is no job id"),
+        (vec!["enqueue", "echo", "--priority", "11"], 2, "1..=10"),
+        (vec!["enqueue", "echo", "--priority", "-1"], 2, "1..=10"),
+        (vec!["enqueue", "echo", "--timeout", "0"], 2, "no timeout: --timeout none"),
+        (vec!["enqueue", "echo", "--timeout", "-1"], 2, "no timeout: --timeout none"),
+        (vec!["enqueue", "echo", "--delay", "-1"], 2, "0 or more"),
+        (vec!["enqueue", "echo", "--run-at", "tomorrow"], 2, "2026-12-24T18:00:00Z"),
+        (vec!["enqueue", "echo", "--on-crash", "panic"], 2, "retry, hold"),
+        (vec!["enqueue", "echo", "--task-id", "17"], 2, "UUID"),
+        (vec!["mark-success", &id], 4, "only held jobs can be marked; this one can be retried"),
+        (vec!["jobs", "--state", "lost"], 4, "\"lost\" is no state; one of ready, pending"),
+        (vec!["enqueue", "echo", "1", "\"x"], 2, "argument 2, which is \"x, is not valid JSON"),
+        (vec!["enqueue", "echo", "--kwargs", "a=1"], 2, "--kwargs '{\"a\": 1}'"),
         (vec!["enqueue", "echo", "{a: 1}"], 2, "not valid JSON"),
         (vec!["enqueue", "echo", "--kwargs", "x"], 2, "--kwargs"),
         (vec!["enqueue"], 2, "Usage"),
         (vec!["queue", "limit", "default", "-1"], 2, "error"),
-        (vec!["status", "--url", "https://localhost"], 2, "http://"),
+        (vec!["status", "--url", "https://localhost"], 2, "only http"),
+        (vec!["status", "--url", "127.0.0.1:9"], 5, "can't reach the server at http://127.0.0.1:9"),
+        (vec!["serve", "--port", "0", "--db", "nodir/x.db"], 2, "no directory nodir for the store nodir/x.db"),
         (vec!["status", "--url", "http://127.0.0.1:9"], 5, "can't reach"),
         (vec!["status", "--db", "other.db"], 5, "no store"),
         (vec!["enqueue", "echo", "--wait"], 5, "no server"),

@@ -37,5 +37,12 @@ fn code_that_is_not_there_or_not_sound_ends_the_start_with_its_reason() {
     assert!(said.code == 2 && said.err.contains("no file nothing.py"), "{}", said.err);
     std::fs::write(bed.dir.path().join("bad.py"), "def broken(:\n").unwrap();
     let said = bed.rea(&["serve", "--port", "0", "bad.py"]);
-    assert!(said.code == 2 && said.err.contains("SyntaxError"), "{}", said.err);
+    assert!(said.code == 2 && said.err.contains("hint: mend the code"), "{}", said.err);
+    assert_eq!(said.err.matches("SyntaxError").count(), 1, "{}", said.err);
+    std::fs::write(bed.dir.path().join("none.py"), "x = 1\n").unwrap();
+    let said = bed.rea(&["serve", "--port", "0", "none.py"]);
+    assert!(said.code == 2 && !said.err.contains("hint:"), "{}", said.err);
+    assert_eq!(said.err.matches("no task found").count(), 1, "{}", said.err);
+    let said = bed.rea(&["serve", "--port", "0", "tasks.py", "--python", "no-such-python"]);
+    assert!(said.err.contains("no-such-python was not found") && !said.err.contains("mend"), "{}", said.err);
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::bed::Bed;
+use crate::bed::{Bed, TASKS};
 
 #[test]
 fn jobs_run_and_are_seen_through_the_server() {
@@ -12,10 +12,17 @@ fn jobs_run_and_are_seen_through_the_server() {
     let id = bed.rea(&["enqueue", "tasks:add", "\"a\"", "b"]).word().to_owned();
     let waited = bed.rea(&["enqueue", "tasks:broken", "--wait=20"]);
     assert_eq!(waited.code, 1, "{}", waited.err);
-    assert!(waited.err.contains("is dead: ValueError") && !waited.err.contains('\x1b'), "{:?}", waited.err);
+    assert!(waited.err.contains("is dead: ValueError: never") && !waited.err.contains('\x1b'), "{:?}", waited.err);
     let shown = bed.rea(&["job", &id]);
     assert!(shown.out.contains("\"ab\""), "{}", shown.out);
     assert_eq!(bed.rea(&["log", &id]).out, "adding a b\n");
+    let dead = bed.rea(&["jobs", "--state", "dead", "--ids"]).word().to_owned();
+    let shown = bed.rea(&["job", &dead]);
+    assert!(shown.out.contains("not retried: ValueError is not retryable; raise RetryableError"), "{}", shown.out);
+    let silent = bed.rea(&["log", &dead]);
+    assert_eq!((silent.out.as_str(), silent.err.as_str()), ("", "(no output)\n"));
+    let done = bed.rea(&["retry", &id]);
+    assert!(done.code == 4 && done.err.contains("enqueue it anew"), "{}", done.err);
     let status = bed.rea(&["status"]);
     assert!(status.out.contains(&server.url) && status.out.contains("1 dead"), "{}", status.out);
     assert!(status.out.contains("WORST TODAY"), "{}", status.out);
@@ -80,5 +87,55 @@ fn a_server_without_code_stores_what_it_knows() {
     let id = bed.rea(&["enqueue", "tasks:add", "1", "2"]).word().to_owned();
     assert!(bed.rea(&["job", &id]).out.contains("offers tasks:add: none does"));
     assert_eq!(bed.rea(&["enqueue", "tasks:ad"]).code, 4);
+    assert_eq!(server.stop().0, 0);
+}
+
+#[test]
+fn a_log_is_followed_over_its_attempts_until_the_job_ends() {
+    let bed = Bed::new();
+    let server = bed.serve(&["tasks.py"]);
+    let words = ["enqueue", "tasks:twice", bed.dir.path().to_str().unwrap(), "--retry-base", "0.2"];
+    let id = bed.rea(&words).word().to_owned();
+    let followed = bed.rea(&["log", "-f", &id]);
+    assert_eq!((followed.code, followed.out.as_str()), (0, "one\ntwo\n"), "{}", followed.err);
+    assert!(followed.err.contains("(attempt 2)"), "{}", followed.err);
+    assert_eq!(bed.rea(&["log", "-f", &id, "--attempt", "1"]).out, "one\n");
+    assert_eq!(server.stop().0, 0);
+}
+
+#[test]
+fn who_waits_is_told_of_failed_attempts_and_of_shut_gates() {
+    let bed = Bed::new();
+    let server = bed.serve(&["tasks.py"]);
+    let waited = bed.rea(&["enqueue", "tasks:later", "--retry-base", "2", "--wait=20"]);
+    assert_eq!((waited.code, waited.out.as_str()), (1, ""), "{}", waited.err);
+    let told = |part: &str| waited.err.matches(part).count();
+    assert_eq!(told("attempt 1 failed: rea.exception.RetryableError: not now; next try in "), 1, "{}", waited.err);
+    assert_eq!((told("attempt 2"), told("is dead: rea.exception.RetryableError: not now")), (0, 1), "{}", waited.err);
+    assert_eq!(bed.rea(&["queue", "pause", "default"]).code, 0);
+    let waited = bed.rea(&["enqueue", "tasks:add", "1", "2", "--wait=4"]);
+    assert_eq!(waited.code, 7, "{}", waited.err);
+    assert_eq!(waited.err.matches("waits for queue default, which is paused").count(), 1, "{}", waited.err);
+    assert_eq!(server.stop().0, 0);
+}
+
+#[test]
+fn a_server_says_that_it_loads_and_that_it_stops() {
+    let bed = Bed::new();
+    std::fs::write(bed.dir.path().join("tasks.py"), format!("{TASKS}\ntime.sleep(0.5)\n")).unwrap();
+    let server = bed.serve(&["tasks.py", "--grace", "3"]);
+    assert!(
+        server.before.contains("\"action\":\"loading\"") && server.before.contains(&server.url),
+        "{}",
+        server.before
+    );
+    assert!(bed.rea(&["status", "--json"]).json()["not_ready"].is_null());
+    let id = bed.rea(&["enqueue", "tasks:slow"]).word().to_owned();
+    let begun = Instant::now();
+    while bed.rea(&["job", &id, "--json"]).json()["state"] != "running" && begun.elapsed() < Duration::from_secs(10) {}
+    server.signal();
+    std::thread::sleep(Duration::from_millis(300));
+    let status = bed.rea(&["status", "--url", &server.url]);
+    assert!(status.out.contains("not ready    the server is stopping"), "{} {}", status.out, status.err);
     assert_eq!(server.stop().0, 0);
 }

@@ -1,0 +1,57 @@
+//! Values of flags, checked where they are typed: what can't be right is refused before anything is asked.
+
+use std::time::Duration;
+
+use ax::model::limits::MAX_SPAN_MS;
+
+use crate::settings::seconds;
+use crate::wire::time;
+
+/// A length of time of at most 366 days.
+pub(super) fn span(text: &str) -> Result<Duration, String> {
+    let span = seconds(text)?;
+    if span > Duration::from_millis(MAX_SPAN_MS) {
+        return Err("is longer than 366 days".to_owned());
+    }
+    Ok(span)
+}
+
+/// Longest run of an attempt; the inner `None` = no limit.
+pub(super) fn timeout(text: &str) -> Result<Timeout, String> {
+    if text == "none" {
+        return Ok(Timeout(None));
+    }
+    match span(text) {
+        Ok(span) if span >= Duration::from_millis(1) => Ok(Timeout(Some(span))),
+        Err(error) if !text.starts_with('-') => Err(format!("{error}; no timeout: --timeout none")),
+        _ => Err("must be greater than 0; no timeout: --timeout none".to_owned()),
+    }
+}
+
+/// What `timeout` reads: a type of its own, because a flag of `Option` is one that may be absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Timeout(pub(super) Option<Duration>);
+
+/// An instant, passed on as it was typed.
+pub(super) fn instant(text: &str) -> Result<String, String> {
+    time::parse(text).map(|_| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_values_are_refused_with_what_would_be_right() {
+        assert_eq!(timeout("none"), Ok(Timeout(None)));
+        assert_eq!(timeout("0.5"), Ok(Timeout(Some(Duration::from_millis(500)))));
+        for bad in ["0", "-1", "x", "400d", "0.0001"] {
+            assert!(timeout(bad).unwrap_err().contains("--timeout none"), "{bad}");
+        }
+        assert!(timeout("-1").unwrap_err().contains("greater than 0"));
+        assert_eq!(span("10m"), Ok(Duration::from_secs(600)));
+        assert!(span("367d").unwrap_err().contains("366 days") && span("-1").is_err());
+        assert!(instant("tomorrow").unwrap_err().contains("2026-12-24T18:00:00Z"));
+        assert_eq!(instant("2026-12-24T18:00:00Z").as_deref(), Ok("2026-12-24T18:00:00Z"));
+    }
+}
