@@ -59,7 +59,7 @@ pub enum Event {
         /// When it began.
         at: Timestamp,
     },
-    /// The attempt is known not to have started; its number will be given out again.
+    /// The attempt is known not to have begun, even if its start was written first; its number will be given out again.
     HandedBack {
         /// Whose word this is.
         fence: Fence,
@@ -302,11 +302,10 @@ fn claimed(life: &Life, lease: Lease, now: Timestamp) -> Result<Change, Refusal>
     }
 }
 
+/// Back to where it came from, at no cost. A start that was written before it came to nothing stays in `started_at`: it
+/// has overwritten that of an earlier attempt, and a job that may have started must not expire.
 fn handed_back(life: &Life, fence: Fence, now: Timestamp) -> Result<Change, Refusal> {
     held_by(life, fence)?;
-    if life.state == State::Running {
-        return Err(Refusal::WrongState(State::Running));
-    }
     let back = Life { attempt: life.attempt - 1, ..*life };
     keep(if life.cancel_requested { finished(back, State::Cancelled, now) } else { waiting(back, now) })
 }

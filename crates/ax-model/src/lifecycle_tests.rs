@@ -73,7 +73,7 @@ const TABLE: &[(&str, [&str; 9])] = &[
     // event          pending       dispatched     running        failed        success dead       cancelled  skipped held
     ("claimed", ["dispatched", "W", "W", "dispatched", "F", "F", "F", "F", "W"]),
     ("started", ["-", "running", "running", "-", "-", "-", "-", "-", "-"]),
-    ("handed_back", ["-", "pending", "W", "-", "-", "-", "-", "-", "-"]),
+    ("handed_back", ["-", "pending", "pending", "-", "-", "-", "-", "-", "-"]),
     ("succeeded", ["-", "success", "success", "-", "-", "-", "-", "-", "-"]),
     ("error", ["-", "failed", "failed", "-", "-", "-", "-", "-", "-"]),
     ("fatal", ["-", "dead", "dead", "-", "-", "-", "-", "-", "-"]),
@@ -226,6 +226,43 @@ fn handing_back_gives_the_number_out_again_and_returns_to_where_it_came_from() {
         let fence = Fence { attempt: before.attempt + 1, token: Token(3) };
         let back = decide(&Policy::default(), &claimed, &Event::HandedBack { fence }, NOW, 0).unwrap().life;
         assert_eq!(Life { claimed_at: before.claimed_at, updated_at: before.updated_at, ..back }, before);
+    }
+}
+
+/// The start was written first, because of `hold` or a recovery, and then no worker could begin it.
+#[test]
+fn handing_back_a_written_start_costs_nothing_and_leaves_no_doubt() {
+    for on_crash in [OnCrash::Retry, OnCrash::Hold] {
+        let policy = Policy { on_crash, max_attempts: 1, max_interruptions: 1, ..Policy::default() };
+        for state in [State::Pending, State::Failed] {
+            let before = Life { careful: true, ..life_in(state) };
+            let fence = Fence { attempt: before.attempt + 1, token: Token(3) };
+            let mut life = before;
+            for round in 0..10 {
+                let (at, expiry) = (Timestamp(NOW.0 + round), Event::ExpiryDue);
+                for event in [
+                    Event::Claimed { node: NodeId(1), token: Token(3) },
+                    Event::Started { fence, at },
+                    Event::HandedBack { fence },
+                ] {
+                    life = decide(&policy, &life, &event, at, 0).unwrap().life;
+                }
+                let kept = Life { started_at: before.started_at, claimed_at: before.claimed_at, ..life };
+                assert_eq!(Life { updated_at: before.updated_at, ..kept }, before, "{state} {on_crash} {round}");
+                assert_eq!(life.started_at, Some(at), "the start that is on disk stays");
+                let late = Life { start_before: Some(NOW), ..life };
+                assert_eq!(decide(&policy, &late, &expiry, at, 0), Err(Refusal::AlreadyStarted), "it must not expire");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_job_to_be_cancelled_that_is_handed_back_ends_cancelled_whether_its_start_was_written_or_not() {
+    for state in [State::Dispatched, State::Running] {
+        let asked = Life { cancel_requested: true, ..life_in(state) };
+        let change = decide(&Policy::default(), &asked, &Event::HandedBack { fence: FENCE }, NOW, 0).unwrap();
+        assert_eq!((change.life.state, change.life.attempt, change.ended), (State::Cancelled, 1, None), "{state}");
     }
 }
 

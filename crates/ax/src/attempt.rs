@@ -15,7 +15,7 @@ use crate::health::Backoff;
 use crate::journal::{Action, Step};
 use crate::node::{Node, Stage};
 use crate::runner::{Attempt, Outcome, Runner, StopReason};
-use crate::settle::{Completion, unstarted};
+use crate::settle::Completion;
 
 /// Longest error message and traceback that is kept, bytes.
 const ERROR_BYTES: usize = 64 * 1024;
@@ -87,10 +87,9 @@ async fn write_start(node: &Node, live: &Live) -> bool {
                     return false;
                 }
                 if live.stop.reason().is_some() || node.stage() >= Stage::Draining {
-                    // Whether it was written is unknown; the hand-back finds out.
+                    // Whether it was written is unknown; the hand-back is right in both cases.
                     let event = Event::HandedBack { fence };
-                    let back = Completion::new(live.who.clone(), live.attempt, event);
-                    node.settler.push(back.of_run(live.on_crash, None));
+                    node.settler.push(Completion::new(live.who.clone(), live.attempt, event));
                     return false;
                 }
                 node.sleep_before(Stage::Draining, backoff.next()).await;
@@ -129,7 +128,7 @@ fn finish(node: &Node, live: &Live, outcome: Outcome) {
     let event = event_of(live, &phase, outcome, now.0, &node.options.limits);
     let run_us = ran.map(|ran| u64::try_from(ran.as_micros()).unwrap_or(u64::MAX));
     let completion = Completion::new(live.who.clone(), live.attempt, event);
-    node.settler.push(completion.of_run(live.on_crash, run_us));
+    node.settler.push(completion.of_run(run_us));
 }
 
 /// The event that says what the runner saw.
@@ -143,7 +142,6 @@ fn event_of(live: &Live, phase: &Phase, outcome: Outcome, now: Timestamp, limits
     };
     let interrupted = |error| match began_at {
         Some(started_at) => Event::Interrupted { fence, started_at, error: bounded(error) },
-        None if phase.start_written => unstarted(fence, live.on_crash, now),
         None => Event::HandedBack { fence },
     };
     match outcome {
@@ -165,7 +163,7 @@ fn event_of(live: &Live, phase: &Phase, outcome: Outcome, now: Timestamp, limits
         Outcome::NotStarted(why) => {
             tracing::warn!(task_id = %live.attempt.id, task = %live.who.task, %why, "an attempt could not be started");
             // Even if the runner called it started by mistake, its word that nothing ran stands.
-            if phase.start_written { unstarted(fence, live.on_crash, now) } else { Event::HandedBack { fence } }
+            Event::HandedBack { fence }
         }
     }
 }

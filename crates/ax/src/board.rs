@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ax_model::store::{AttemptRef, Claimed};
-use ax_model::{JobId, OnCrash, Progress, Timestamp};
+use ax_model::{JobId, Progress, Timestamp};
 
 use crate::journal::{Action, Who};
 use crate::node::Node;
@@ -17,7 +17,6 @@ pub(crate) struct Live {
     pub(crate) claimed_at: Timestamp,
     due: Timestamp,
     pub(crate) timeout_ms: Option<u64>,
-    pub(crate) on_crash: OnCrash,
     /// When the slot took it, by the monotonic clock.
     pub(crate) taken: Duration,
     pub(crate) stop: Stop,
@@ -49,7 +48,6 @@ impl Live {
             claimed_at: job.claimed_at,
             due: job.due,
             timeout_ms: job.timeout_ms,
-            on_crash: job.on_crash,
             taken,
             stop,
             stopper,

@@ -4,9 +4,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ax_model::lifecycle::{Failure, Fence};
+use ax_model::lifecycle::Failure;
 use ax_model::store::{Act, Applied, AttemptRef, StoreError, StoreErrorKind, Target};
-use ax_model::{Cause, ErrorInfo, Event, OnCrash, Refusal, State, Timestamp};
+use ax_model::{Cause, ErrorInfo, Event, Refusal, State};
 use tokio::sync::Notify;
 
 use crate::health::Backoff;
@@ -26,18 +26,17 @@ pub(crate) struct Completion {
     who: Who,
     attempt: AttemptRef,
     event: Event,
-    on_crash: OnCrash,
     run_us: Option<u64>,
 }
 
 impl Completion {
     pub(crate) fn new(who: Who, attempt: AttemptRef, event: Event) -> Completion {
-        Completion { who, attempt, event, on_crash: OnCrash::Retry, run_us: None }
+        Completion { who, attempt, event, run_us: None }
     }
 
-    /// With what is only known of an attempt that had a slot.
-    pub(crate) fn of_run(self, on_crash: OnCrash, run_us: Option<u64>) -> Completion {
-        Completion { on_crash, run_us, ..self }
+    /// With how long it ran, if it did.
+    pub(crate) fn of_run(self, run_us: Option<u64>) -> Completion {
+        Completion { run_us, ..self }
     }
 
     fn weight(&self) -> usize {
@@ -189,34 +188,11 @@ fn settled(node: &Node, completion: Completion, answer: Result<Applied, Refusal>
     match answer {
         Ok(_) if late_start => {}
         Ok(applied) => accepted(node, &completion, &applied),
-        // The start is on disk, so "never began" must be said in the words for an attempt that did.
-        Err(Refusal::WrongState(State::Running)) if matches!(completion.event, Event::HandedBack { .. }) => {
-            let event = unstarted(completion.attempt.fence, completion.on_crash, node.timer.now());
-            node.settler.push(Completion { event, ..completion });
-        }
         // Nothing ran and nothing is ours any more: what was wanted.
         Err(Refusal::Lost) if matches!(completion.event, Event::HandedBack { .. }) => {}
         // An earlier try was written, and its answer was lost: by its token, this is our own doing.
         Err(Refusal::Lost) if repeated => node.waiters.wake(completion.who.id),
         Err(refusal) => refused(node, &completion, refusal),
-    }
-}
-
-/// What ends an attempt whose start is on disk although its function never got its arguments.
-pub(crate) fn unstarted(fence: Fence, on_crash: OnCrash, started_at: Timestamp) -> Event {
-    let message = "the attempt ended before its function got its arguments";
-    match on_crash {
-        OnCrash::Retry => {
-            Event::Interrupted { fence, started_at, error: ErrorInfo::new(Cause::Interrupted, "not started", message) }
-        }
-        // An interruption would hold the job for a person to judge; but here nothing is in doubt.
-        OnCrash::Hold => Event::Failed {
-            fence,
-            started_at,
-            failure: Failure::Error,
-            error: ErrorInfo::new(Cause::Error, "not started", message),
-            after_ms: Some(1000),
-        },
     }
 }
 

@@ -14,7 +14,7 @@ use world::{On, World, eventually, job, settle_down};
 
 on_every_store! {
     an_attempt_that_cannot_begin_costs_nothing_and_is_no_hot_loop;
-    money_that_cannot_begin_is_tried_again_and_not_held;
+    money_that_cannot_begin_costs_nothing_and_is_not_held;
     a_runners_panic_ends_one_attempt_and_no_slot;
     new_offers_are_claimed_at_once;
     an_attempt_whose_lease_is_lost_is_ended;
@@ -102,14 +102,21 @@ async fn an_attempt_that_cannot_begin_costs_nothing_and_is_no_hot_loop(on: On) {
     w.is_sound().await;
 }
 
-async fn money_that_cannot_begin_is_tried_again_and_not_held(on: On) {
+async fn money_that_cannot_begin_costs_nothing_and_is_not_held(on: On) {
     let w = World::new(on);
     let odd = Odd::new(&["reluctant"]);
     let engine = start(&w, &odd).await;
-    let request = JobRequest { on_crash: Some(OnCrash::Hold), max_attempts: Some(9), ..job("reluctant") };
+    let request = JobRequest { on_crash: Some(OnCrash::Hold), max_attempts: Some(1), ..job("reluctant") };
     let made = engine.client().enqueue_one(request).await.unwrap();
-    w.until_moving(made.id, State::Success, 100).await;
+    w.until_moving(made.id, State::Success, 20).await;
     assert_eq!(odd.runs(), 4);
+    let row = w.job(made.id).await;
+    assert_eq!(
+        (row.life.attempt, row.life.failures, row.life.interruptions),
+        (1, 0, 0),
+        "its start was written, and it cost nothing"
+    );
+    assert_eq!(w.store.history(made.id).await.unwrap(), vec![]);
     w.stop(&engine).await;
 }
 

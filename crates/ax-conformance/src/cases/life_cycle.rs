@@ -140,6 +140,34 @@ pub(super) fn a_handed_back_attempts_number_is_given_out_again(h: &mut Harness) 
     assert_eq!(h.history(id), vec![]);
 }
 
+/// The start is on disk before a `hold` job begins; when no worker can begin it, nothing is in doubt.
+pub(super) fn a_written_start_that_came_to_nothing_is_handed_back_at_no_cost(h: &mut Harness) {
+    let start_before = Some(h.now().plus_ms(60_000));
+    let request = JobRequest { max_attempts: Some(1), max_interruptions: Some(1), ..JobRequest::new("life:f", "[]") };
+    let id = h.add(JobRequest { on_crash: Some(OnCrash::Hold), start_before, ..request });
+    let before = h.counts();
+    for _ in 0..3 {
+        let claimed = h.take("life:f");
+        assert_eq!((claimed.attempt.fence.attempt, claimed.write_start), (1, true));
+        h.start(claimed.attempt);
+        h.clock.advance(1_000);
+        let fence = claimed.attempt.fence;
+        h.tell(claimed.attempt, Event::HandedBack { fence }).expect("nothing ran");
+        assert_eq!(h.tell(claimed.attempt, Event::HandedBack { fence }), Err(Refusal::Lost), "its lease is over");
+    }
+    h.reopen();
+    let life = h.job(id).life;
+    assert_eq!((life.state, life.attempt, life.failures, life.interruptions), (State::Pending, 0, 0, 0));
+    assert_eq!(h.history(id), vec![]);
+    assert_eq!(h.counts(), before, "no run is counted");
+    // A start is on disk: whoever reads that can't know that nothing ran, so the job does not expire.
+    h.clock.advance(120_000);
+    assert_eq!(h.ask_of(id, Event::ExpiryDue), Err(Refusal::AlreadyStarted));
+    let last = h.take("life:f").attempt;
+    h.start(last);
+    h.succeed(last);
+}
+
 pub(super) fn result_and_error_texts_are_kept(h: &mut Harness) {
     let id = h.add(JobRequest { retry_base_ms: Some(0), ..JobRequest::new("life:f", "[]") });
     let first = h.take("life:f").attempt;

@@ -50,6 +50,7 @@ table! { $
         a_batch_of_events_is_applied_in_order_and_a_refusal_harms_no_other
         unknown_ids_are_none_or_not_found
         a_handed_back_attempts_number_is_given_out_again
+        a_written_start_that_came_to_nothing_is_handed_back_at_no_cost
         result_and_error_texts_are_kept
         the_past_is_told_oldest_first
         progress_is_noted_for_the_current_attempt_only
