@@ -162,12 +162,15 @@ impl SqliteStore {
     /// Ends what waits, writes everything into the one file, and lets go of the lock. Blocks. Later calls do nothing.
     pub fn close(&self) {
         self.readers.close();
-        if let Some(sender) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        // Kept until the writer has ended: claims that are given up meanwhile are handed back through it.
+        let sender = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(sender) = &sender {
             let _ = sender.send(Message::Close);
         }
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = thread.join();
         }
+        drop(sender);
         self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 

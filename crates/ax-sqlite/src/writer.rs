@@ -285,7 +285,7 @@ impl Writer {
         self.parked.iter().flat_map(|p| p.open(lanes)).any(|l| l.maybe_due(now).next().is_some())
     }
 
-    /// Everything that waits, up to a full batch; `false` = the store is being closed.
+    /// Everything that waits, up to a full batch; `false` = the store is being closed, and then it is the last batch.
     fn gather(&mut self, first: Message) -> (Vec<Job>, bool) {
         let mut jobs = vec![];
         let mut rows = 0;
@@ -298,7 +298,10 @@ impl Writer {
                 }
                 Some(Message::Claim(parked)) => self.parked.push(parked),
                 Some(Message::Wake) | None => {}
-                Some(Message::Close) => return (jobs, false),
+                Some(Message::Close) => {
+                    self.last_words(&mut jobs);
+                    return (jobs, false);
+                }
             }
             if rows >= BATCH_ROWS {
                 return (jobs, true);
@@ -307,6 +310,21 @@ impl Writer {
                 Ok(message) => next = Some(message),
                 Err(TryRecvError::Empty) => return (jobs, true),
                 Err(TryRecvError::Disconnected) => return (jobs, false),
+            }
+        }
+    }
+
+    /// The store is being closed: no claim is answered any more, but those that were, and that a stop has withdrawn, are
+    /// handed back by writes that come in behind the order to close. Nothing but these still comes.
+    fn last_words(&mut self, jobs: &mut Vec<Job>) {
+        for parked in self.parked.drain(..) {
+            let _ = parked.reply.send(Err(closed()));
+        }
+        while let Ok(message) = self.inbox.try_recv() {
+            match message {
+                Message::Write { kind, job, .. } => jobs.push((kind, job)),
+                Message::Claim(parked) => drop(parked.reply.send(Err(closed()))),
+                Message::Wake | Message::Close => {}
             }
         }
     }

@@ -12,7 +12,7 @@ use ax_model::lifecycle::{Event, Failure};
 use ax_model::limits::Limits;
 use ax_model::priority::Ageing;
 use ax_model::store::{Act, ClaimRequest, Claimed, Filter, QueueChange, Store, StoreError, StoreErrorKind, Target};
-use ax_model::{Cause, Chance, Clock, ErrorInfo, Job, JobRequest, NewJob, NodeId, TaskSpec};
+use ax_model::{Cause, Chance, Clock, ErrorInfo, Job, JobRequest, NewJob, NodeId, State, TaskSpec};
 use ax_sqlite::{SqliteOptions, SqliteStore};
 use rusqlite::Connection;
 
@@ -187,6 +187,75 @@ fn c082_checkpoints_from_outside_do_no_damage() {
     assert_eq!(block_on(store.check()).unwrap(), Vec::<String>::new());
     let counted = block_on(store.counts()).unwrap().by_state[0];
     assert!(acknowledged > 0 && counted >= acknowledged as u64, "{acknowledged} acknowledged, {counted} in the store");
+}
+
+/// A stop withdraws its claims and closes the store. A claim that was granted in that moment is free at the next start,
+/// and not closed there as one that may have run.
+#[test]
+fn a_claim_that_is_given_up_while_the_store_closes_is_handed_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(open(dir.path()));
+    let mut chance = Chance::new(5);
+    let new = job(&mut chance, JobRequest::new("m:f", "[]"));
+    let id = new.spec.id;
+    block_on(store.enqueue(vec![new])).unwrap().unwrap();
+    let offers = vec!["m:f".to_owned()].into();
+    let granted = store.claim(ClaimRequest { node: NodeId(1), offers, limit: 1, park: false, seed: 1 });
+    let is_dispatched = || block_on(store.get(id)).unwrap().unwrap().life.state == State::Dispatched;
+    wait_until("the claim is granted", is_dispatched);
+    // The foreign lock keeps the writer busy with one write, so that the order to close comes before the hand-back.
+    let other = foreign(dir.path());
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let busy = store.enqueue(vec![job(&mut chance, JobRequest::new("m:f", "[]"))]);
+    let closer = {
+        let store = Arc::clone(&store);
+        std::thread::spawn(move || store.close())
+    };
+    wait_until("the close has begun", || block_on(store.get(id)).is_err());
+    std::thread::sleep(Duration::from_millis(100));
+    drop(granted);
+    other.execute_batch("COMMIT").unwrap();
+    block_on(busy).unwrap().unwrap();
+    closer.join().unwrap();
+    let store = open(dir.path());
+    let row = block_on(store.get(id)).unwrap().unwrap();
+    assert_eq!((row.life.state, row.life.attempt), (State::Pending, 0), "the claim that no one took was lost");
+    assert_eq!(block_on(store.history(id)).unwrap(), vec![]);
+}
+
+/// A claim that waits when the store is closed gets nothing, also when the last batch brings work for it.
+#[test]
+fn a_claim_is_not_answered_with_jobs_while_the_store_closes() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(open(dir.path()));
+    let offers = vec!["m:f".to_owned()].into();
+    let parked = store.claim(ClaimRequest { node: NodeId(1), offers, limit: 1, park: true, seed: 1 });
+    let other = foreign(dir.path());
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut chance = Chance::new(6);
+    // The writer waits for the lock with the first; the second comes together with the order to close.
+    let first = store.set_queue(QueueChange { name: "q".into(), ..QueueChange::default() });
+    std::thread::sleep(Duration::from_millis(100));
+    let second = store.enqueue(vec![job(&mut chance, JobRequest::new("m:f", "[]"))]);
+    let closer = {
+        let store = Arc::clone(&store);
+        std::thread::spawn(move || store.close())
+    };
+    std::thread::sleep(Duration::from_millis(100));
+    other.execute_batch("COMMIT").unwrap();
+    closer.join().unwrap();
+    block_on(first).unwrap();
+    block_on(second).unwrap().unwrap();
+    assert_eq!(block_on(parked).map(|jobs| jobs.len()).map_err(|e| e.kind), Err(StoreErrorKind::Closed));
+    assert_eq!(everything(&open(dir.path()))[0].life.state, State::Pending);
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(5);
+    while !is_so() {
+        assert!(Instant::now() < end, "never: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 #[test]
