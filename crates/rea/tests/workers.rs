@@ -264,6 +264,105 @@ async fn a_killed_warden_interrupts_its_job_and_leaves_nothing() {
     bed.close().await;
 }
 
+/// A person, a debugger or a full terminal can stop a warden. It can't do what it is asked then, and yet the slot comes back.
+#[tokio::test]
+async fn a_stopped_warden_and_its_stopped_tree_end_in_time() {
+    let bed = Bed::new(1).await;
+    for reason in [StopReason::Timeout, StopReason::Cancel] {
+        let file = bed.file(if reason == StopReason::Cancel { "cancelled" } else { "over its time" });
+        let (stopper, running) = bed.start("descendants", &format!("[{}]", json(&file)));
+        eventually("four processes run", || pids(&file).len() == 4).await;
+        let all = pids(&file);
+        let warden = parent(all[0]);
+        for pid in [warden].iter().chain(&all) {
+            stop(*pid);
+        }
+        let asked = Instant::now();
+        stopper.stop(reason);
+        assert_eq!(ended(running).await, Outcome::Stopped);
+        assert!(asked.elapsed() < GRACE + Duration::from_secs(1), "{:?} {reason:?}", asked.elapsed());
+        assert!(!all.iter().any(|pid| is_alive(*pid)), "something of {all:?} is left");
+        assert_eq!(bed.run("echo", "[1]").await, Outcome::Done("[1]".into()), "the slot after {reason:?}");
+    }
+    bed.close().await;
+}
+
+#[tokio::test]
+async fn the_end_of_a_job_below_a_stopped_warden_is_told_as_it_was() {
+    let bed = Bed::new(1).await;
+    let file = bed.file("pids");
+    let (_stopper, running) = bed.start("sleep", &format!("[600,{}]", json(&file)));
+    eventually("it runs", || pids(&file).len() == 1).await;
+    let job = pids(&file)[0];
+    stop(parent(job));
+    kill(job);
+    assert_eq!(crashed(ended(running).await).kind, "signal 9 (SIGKILL)");
+    // What a job leaves behind is ended by the warden too.
+    let (file, left) = (bed.file("again"), bed.file("left"));
+    let args = format!("[{},{}]", json(&file), json(&left));
+    let (_stopper, running) = bed.start("leave_daemon_when_told", &args);
+    eventually("it runs", || pids(&file).len() == 1).await;
+    stop(parent(pids(&file)[0]));
+    std::fs::write(bed.file("left.go"), "").unwrap();
+    assert_eq!(ended(running).await, Outcome::Done("null".into()));
+    assert!(!is_alive(pids(&left)[0]), "the daemon lives on");
+    bed.close().await;
+}
+
+/// A bed whose wardens start their worker process as they should, and then do only what `script` says.
+async fn bed_with_wardens(script: &str) -> Bed {
+    Bed::with(1, |options| {
+        let file = options.db.with_file_name("warden");
+        let start = "#!/bin/sh\ntrap '' TERM HUP\nshift 3\nexec 3>&1 1>&2\nREA_FD=3 \"$@\" </dev/null &\nexec 3>&-\n";
+        std::fs::write(&file, format!("{start}{script}\n")).unwrap();
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        options.warden_exe = file;
+    })
+    .await
+}
+
+/// One that does nothing any more, whatever it is sent, is killed, and its tree with it.
+#[tokio::test]
+async fn a_warden_that_never_answers_is_killed_and_costs_no_slot() {
+    let bed = bed_with_wardens("while :; do sleep 600; done").await;
+    let patience = Duration::from_secs(3);
+    let file = bed.file("over its time");
+    let (stopper, running) = bed.start("descendants", &format!("[{}]", json(&file)));
+    eventually("four processes run", || pids(&file).len() == 4).await;
+    let asked = Instant::now();
+    stopper.stop(StopReason::Timeout);
+    assert_eq!(ended(running).await, Outcome::Stopped);
+    let took = asked.elapsed();
+    assert!(took >= GRACE + patience && took < GRACE + patience + Duration::from_secs(1), "{took:?}");
+    assert!(!pids(&file).into_iter().any(is_alive), "something of {:?} is left", pids(&file));
+    // The same when it does not end what a finished job has left behind.
+    let file = bed.file("left behind");
+    let (_stopper, running) = bed.start("leave_daemon", &format!("[{}]", json(&file)));
+    assert_eq!(ended(running).await, Outcome::Done("\"done\"".into()));
+    assert!(!pids(&file).into_iter().any(is_alive), "the daemon lives on");
+    assert_eq!(bed.run("echo", "[1]").await, Outcome::Done("[1]".into()), "the slot afterwards");
+    bed.close().await;
+}
+
+/// Processes that wait for a disk can't be killed. A warden that says so keeps its slot: a second attempt would be worse.
+#[tokio::test]
+async fn a_warden_that_says_it_is_busy_is_not_killed() {
+    let script = "while [ ! -e \"${0%/*}/go\" ]; do echo busy >&0; sleep 0.2; done";
+    let bed = bed_with_wardens(script).await;
+    let file = bed.file("pids");
+    let (stopper, running) = bed.start("ignore_term", &format!("[{}]", json(&file)));
+    eventually("it runs", || pids(&file).len() == 1).await;
+    stopper.stop(StopReason::Cancel);
+    tokio::time::sleep(GRACE + Duration::from_secs(4)).await;
+    let (early, job) = (running.is_finished(), pids(&file)[0]);
+    let waits = is_alive(job) && is_alive(parent(job));
+    std::fs::write(bed.file("go"), "").unwrap();
+    assert_eq!(ended(running).await, Outcome::Stopped);
+    assert!(!early && waits, "it was killed");
+    assert!(!is_alive(job));
+    bed.close().await;
+}
+
 #[tokio::test]
 async fn a_result_that_was_there_before_the_stop_counts() {
     let bed = Bed::new(1).await;

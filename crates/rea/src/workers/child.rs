@@ -309,6 +309,8 @@ impl Child {
 
     /// The socket has closed or the process has ended, without a result.
     async fn lost(&mut self, log: &mut impl Sink, rules: &Rules) -> Outcome {
+        // Only the warden knows how it ended.
+        self.link.wake();
         let exit = self.exit_soon().await;
         // Without an exit the process lives and has only closed its socket; it may have something to clean up.
         self.end(if exit.is_some() { LEFTOVER_GRACE } else { rules.kill_grace }, log).await;

@@ -10,6 +10,13 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use rustix::process::Signal;
+
+use super::tree::{Process, Snapshot};
+use super::warden;
+
+/// How often wardens that are waited for are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Where the lock of the store at `db` lies.
 #[must_use]
@@ -30,26 +37,55 @@ pub(super) fn beside(db: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Waits until no warden of an earlier server of this store is left. Call it as the only server of the store, before
-/// attempts of dead servers are recovered, and before the pool starts.
+/// Waits until no warden of an earlier server of this store is left, and lets those go on that someone has stopped: they
+/// see then that their server is gone, and end what is below them. Call it as the only server of the store, before attempts
+/// of dead servers are recovered, and before the pool starts.
 ///
 /// # Errors
 /// `TimedOut` when wardens are still there after `timeout`; else what the file system says.
 pub fn wait_for_dead_wardens(db: &Path, timeout: Duration) -> io::Result<()> {
     let path = wardens_path(db);
     let file = open(&path)?;
-    let deadline = Instant::now() + timeout;
+    let began = Instant::now();
+    let mut looked: Option<Instant> = None;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(()),
-            Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < deadline => sleep(Duration::from_millis(5)),
-            Err(Errno::WOULDBLOCK) => {
-                let text = format!("jobs of an earlier server are still being ended (lock on {})", path.display());
-                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
-            }
+            Err(Errno::WOULDBLOCK | Errno::INTR) => {}
             Err(e) => return Err(e.into()),
         }
+        if looked.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
+            let wardens = wardens_of(&path);
+            if looked.is_none() {
+                let pids = pids(&wardens);
+                tracing::info!(action = "waiting", pids, "waiting for jobs of an earlier server to end");
+            }
+            wardens.iter().for_each(|warden| warden.signal(Signal::CONT));
+            looked = Some(Instant::now());
+        }
+        if began.elapsed() >= timeout {
+            return Err(still_there(&path));
+        }
+        sleep(Duration::from_millis(5));
     }
+}
+
+fn still_there(lock: &Path) -> io::Error {
+    let by = match &*wardens_of(lock) {
+        [] => String::new(),
+        wardens => format!(" by the processes {}; leave those alone, they end what is below them", pids(wardens)),
+    };
+    let text = format!("jobs of an earlier server are still being ended (lock on {}){by}", lock.display());
+    io::Error::new(io::ErrorKind::TimedOut, text)
+}
+
+/// The processes that hold this lock or are about to, as far as `/proc` shows them.
+fn wardens_of(lock: &Path) -> Vec<Process> {
+    Snapshot::take().each().filter(|process| warden::is_of(process.pid, lock)).copied().collect()
+}
+
+fn pids(processes: &[Process]) -> String {
+    processes.iter().map(|process| process.pid.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// Takes the lock as a warden; the file is close-on-exec, so no job can keep it.
@@ -82,6 +118,34 @@ mod tests {
         assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
         drop((held, second));
         wait_for_dead_wardens(&db, Duration::ZERO).unwrap();
+    }
+
+    /// What only looks like a warden is neither named nor signalled.
+    #[test]
+    fn a_stranger_with_a_wardens_arguments_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = dir.path().join("rea.db");
+        let held = hold_shared(&wardens_path(&db)).unwrap();
+        std::fs::write(dir.path().join(warden::VERB), "kill -STOP $$; exit 7").unwrap();
+        let mut command = std::process::Command::new("sh");
+        command.current_dir(dir.path()).args([warden::VERB, warden::GUARD]).arg(wardens_path(&db));
+        let mut stranger = command.spawn().unwrap();
+        let is_stopped = |pid: u32| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+            stat.rsplit(") ").next().unwrap().starts_with('T')
+        };
+        let pid = stranger.id();
+        while !is_stopped(pid) {
+            sleep(Duration::from_millis(2));
+        }
+        let refused = wait_for_dead_wardens(&db, Duration::from_millis(50)).unwrap_err().to_string();
+        sleep(Duration::from_millis(50));
+        let left_alone = is_stopped(pid);
+        stranger.kill().unwrap();
+        stranger.wait().unwrap();
+        assert!(left_alone, "it was continued");
+        assert!(refused.ends_with("rea.db.wardens)"), "it was named: {refused}");
+        drop(held);
     }
 
     #[test]

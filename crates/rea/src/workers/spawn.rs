@@ -13,14 +13,19 @@ use std::time::Duration;
 use anyhow::Context as _;
 use rustix::net::{SendFlags, send};
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Signal;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{Instant, sleep_until};
 
 use super::ends::Exit;
 use super::tree::Process;
 use super::{orphans, warden};
+
+/// How long a warden may say nothing once its tree should be gone. One that can't end it yet says so much more often.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// A worker process that has been started, and how to speak to it.
 pub(super) struct Spawned {
@@ -37,7 +42,9 @@ pub(super) struct Spawned {
 /// The way to a warden.
 pub(super) struct Link {
     control: UnixStream,
+    warden: Option<Process>,
     state: watch::Sender<State>,
+    orders: watch::Sender<Orders>,
     /// The worker process has been given a job.
     pub(super) used: AtomicBool,
 }
@@ -55,12 +62,19 @@ pub(super) struct State {
     pub(super) gone: Option<Gone>,
 }
 
+/// What the warden has been told and not yet done, and when it should be done.
+#[derive(Clone, Copy, Debug, Default)]
+struct Orders {
+    end: Option<Instant>,
+    sweep: Option<Instant>,
+}
+
 /// How it came that nothing is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gone {
     /// The warden saw to it.
     Ended,
-    /// The warden itself was killed; the server has cleared up.
+    /// The warden itself was killed, by the server if it no longer answered; the server has cleared up.
     WardenLost,
 }
 
@@ -85,11 +99,15 @@ pub(super) async fn spawn(recipe: Recipe) -> anyhow::Result<Spawned> {
     control.set_nonblocking(true)?;
     stream.set_nonblocking(true)?;
     let ends = [control_end.into(), stream_end.into(), output_end];
-    let warden = spawn_blocking(move || start_warden(&recipe, ends)).await??;
-    let (state, _) = watch::channel(State::default());
-    let control = UnixStream::from_std(control)?;
-    let link = Arc::new(Link { control, state, used: AtomicBool::new(false) });
-    let gone = tokio::spawn(supervise(link.clone(), warden));
+    let child = spawn_blocking(move || start_warden(&recipe, ends)).await??;
+    let link = Arc::new(Link {
+        control: UnixStream::from_std(control)?,
+        warden: i32::try_from(child.id()).ok().and_then(Process::read),
+        state: watch::Sender::default(),
+        orders: watch::Sender::default(),
+        used: AtomicBool::new(false),
+    });
+    let gone = tokio::spawn(supervise(link.clone(), child));
     Ok(Spawned { stream: UnixStream::from_std(stream)?, output: pipe::Receiver::from_owned_fd(output)?, link, gone })
 }
 
@@ -106,7 +124,7 @@ fn start_warden(recipe: &Recipe, ends: [OwnedFd; 3]) -> anyhow::Result<std::proc
 
 /// Listens to a warden until it is gone, and clears up after it if it was killed.
 async fn supervise(link: Arc<Link>, mut warden: std::process::Child) {
-    let since = i32::try_from(warden.id()).ok().and_then(Process::read).map_or(0, |p| p.started);
+    let since = link.warden.map_or(0, |p| p.started);
     let ended = link.listen().await;
     let cleared = spawn_blocking(move || {
         let collected = orphans::collect_warden(&mut warden);
@@ -124,11 +142,14 @@ async fn supervise(link: Arc<Link>, mut warden: std::process::Child) {
 impl Link {
     /// Ends the worker process and everything below it: asks, waits `grace`, kills. A repeat can only shorten the wait.
     pub(super) fn end(&self, grace: Duration) {
+        let by = Instant::now() + grace;
+        self.orders.send_modify(|orders| orders.end = Some(orders.end.map_or(by, |before| before.min(by))));
         self.order(&format!("end {}\n", grace.as_millis()));
     }
 
     /// Ends everything below the warden but the worker process `pid`. Afterwards `State::sweeps` is one more.
     pub(super) fn sweep(&self, pid: i32, grace: Duration) {
+        self.orders.send_modify(|orders| orders.sweep = Some(Instant::now() + grace));
         self.order(&format!("sweep {pid} {}\n", grace.as_millis()));
     }
 
@@ -137,24 +158,52 @@ impl Link {
         self.state.subscribe()
     }
 
+    /// Lets the warden go on, should someone have stopped it.
+    pub(super) fn wake(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(warden) = &self.warden {
+            warden.signal(signal);
+        }
+    }
+
     /// Orders are few and short, so the socket always has room. A warden that is gone needs none.
     fn order(&self, line: &str) {
         if let Err(error) = send(&self.control, line.as_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
             tracing::debug!(%error, "an order did not reach a warden");
         }
+        self.wake();
     }
 
-    /// Takes the warden's lines up to its end. `false`: it ended before its tree did.
+    /// Takes the warden's lines up to its end. `false`: it ended before its tree did. One that does not do what it is told
+    /// and says nothing, as when it is stopped again and again, is killed: its slot must not be lost.
     async fn listen(&self) -> bool {
         let (mut text, mut ended) = (Vec::new(), false);
         let mut buffer = [0; 256];
+        let mut orders = self.orders.subscribe();
+        let mut heard = Instant::now();
         loop {
-            let size = match self.control.readable().await.and_then(|()| self.control.try_read(&mut buffer)) {
+            let due = orders.borrow_and_update().due().map(|due| due.max(heard) + SILENCE);
+            let read = tokio::select! {
+                biased;
+                ready = self.control.readable() => ready.and_then(|()| self.control.try_read(&mut buffer)),
+                _ = orders.changed() => continue,
+                () = sleep_until(due.unwrap_or(heard)), if due.is_some() => {
+                    let pid = self.warden.map(|warden| warden.pid);
+                    tracing::warn!(pid, "the process that guards a worker process does not answer; it is killed");
+                    self.signal(Signal::KILL);
+                    return ended;
+                }
+            };
+            let size = match read {
                 Ok(0) => return ended,
                 Ok(size) => size,
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => continue,
                 Err(_) => return ended,
             };
+            heard = Instant::now();
             text.extend_from_slice(&buffer[..size]);
             while let Some(end) = text.iter().position(|b| *b == b'\n') {
                 let line: Vec<u8> = text.drain(..=end).collect();
@@ -177,12 +226,20 @@ impl Link {
             }
             "swept" => {
                 tracing::debug!(processes = rest, "ended what a job had left behind");
+                self.orders.send_modify(|orders| orders.sweep = None);
                 self.state.send_modify(|s| s.sweeps += 1);
             }
             "failed" => self.state.send_modify(|s| s.failed = Some(rest.to_owned())),
             _ => {}
         }
         matches!(verb, "gone" | "failed")
+    }
+}
+
+impl Orders {
+    /// When the first of them should be done.
+    fn due(&self) -> Option<Instant> {
+        [self.end, self.sweep].into_iter().flatten().min()
     }
 }
 

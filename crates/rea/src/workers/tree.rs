@@ -33,6 +33,11 @@ impl Snapshot {
         Snapshot(numbers.filter_map(Process::read).collect())
     }
 
+    /// All of them.
+    pub(super) fn each(&self) -> impl Iterator<Item = &Process> {
+        self.0.iter()
+    }
+
     /// The direct children of `root`.
     pub(super) fn children(&self, root: i32) -> impl Iterator<Item = &Process> {
         self.0.iter().filter(move |p| p.parent == root)
@@ -92,7 +97,7 @@ impl Process {
     }
 
     /// Sends a signal to this process and to no later one that got its number.
-    fn signal(&self, signal: Signal) {
+    pub(super) fn signal(&self, signal: Signal) {
         let Some(pid) = Pid::from_raw(self.pid) else { return };
         let is_same = || Process::read(self.pid).is_some_and(|now| now.started == self.started);
         match pidfd_open(pid, PidfdFlags::empty()) {

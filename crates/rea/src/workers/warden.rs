@@ -7,20 +7,23 @@
 //! server, and kills everything when the server's end of the socket closes.
 
 use std::collections::HashSet;
-use std::ffi::OsString;
+use std::ffi::{CStr, OsStr, OsString};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::net::{SendFlags, send};
 use rustix::process::{WaitOptions, getpid, set_child_subreaper, setsid, wait};
 
 use super::tree::{self, Process, Snapshot};
@@ -32,6 +35,10 @@ pub const VERB: &str = "__warden";
 pub(super) const GUARD: &str = "guard";
 /// First word after the verb: become the worker process.
 pub(super) const BECOME: &str = "become";
+/// What a warden calls itself, in `/proc/<pid>/comm`.
+const NAME: &CStr = c"rea-warden";
+/// How often it tells that it still waits for what it has killed.
+const BUSY_EVERY: Duration = Duration::from_millis(500);
 
 /// Runs what the arguments after `rea __warden` say. `main` calls it before anything else: no runtime, no other thread.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -59,7 +66,7 @@ fn guard(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
     let mut control = UnixStream::from(control);
     // A session of its own: what is sent to the server's group, such as Ctrl-C, does not get here.
     let _ = setsid();
-    let _ = rustix::thread::set_name(c"rea-warden");
+    let _ = rustix::thread::set_name(NAME);
     outlive_signals()?;
     set_child_subreaper(Some(getpid()))?;
     // First the lock, then a look at the server, then the worker process. So a server that dies in between either is seen
@@ -83,6 +90,23 @@ fn guard(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
     collect(child, &mut control);
     say(&mut control, "gone".to_owned());
     Ok(())
+}
+
+/// Whether this process is a warden that was started for this lock: by its arguments, and by the name that it gives
+/// itself. Not by its program's file, which is another one after an upgrade.
+pub(super) fn is_of(pid: i32, lock: &Path) -> bool {
+    let read = |what: &str| fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
+    let (name, command) = (read("comm"), read("cmdline"));
+    let mut words = command.split(|byte| *byte == 0).skip(1);
+    if name.trim_ascii_end() != NAME.to_bytes()
+        || words.next() != Some(VERB.as_bytes())
+        || words.next() != Some(GUARD.as_bytes())
+    {
+        return false;
+    }
+    let file = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    let theirs = words.next().and_then(|path| file(Path::new(OsStr::from_bytes(path))));
+    theirs.is_some() && theirs == file(lock)
 }
 
 /// One line in one write, because both threads do this. A server that is gone needs no answer.
@@ -165,7 +189,7 @@ enum Order {
 
 /// Obeys the server until the process ends.
 fn obey(control: UnixStream) {
-    let mut orders = Orders { control, text: Vec::new(), closed: false };
+    let mut orders = Orders { control, text: Vec::new(), closed: false, busy_at: Instant::now() };
     let mut kill_at: Option<Instant> = None;
     let mut pause = Duration::from_millis(1);
     loop {
@@ -189,6 +213,7 @@ fn obey(control: UnixStream) {
         }
         if kill_at.is_some_and(|at| at <= Instant::now()) {
             tree::kill(descendants);
+            orders.busy();
             // What can't be killed yet, such as a process that waits for a disk, is asked again ever less often.
             pause = (pause * 2).min(Duration::from_millis(200));
         }
@@ -221,6 +246,7 @@ fn sweep(orders: &mut Orders, worker: i32, grace: Duration) -> usize {
         seen.extend(now.iter().map(|p| (p.pid, p.started)));
         if Instant::now() >= kill_at {
             tree::kill(left);
+            orders.busy();
         }
         thread::sleep(Duration::from_millis(2));
     }
@@ -231,9 +257,20 @@ struct Orders {
     control: UnixStream,
     text: Vec<u8>,
     closed: bool,
+    /// When the server was last told that this takes longer.
+    busy_at: Instant,
 }
 
 impl Orders {
+    /// Tells the server that this warden is at work, so that it is not taken for a dead one. Never waits: a server that is
+    /// stopped does not read.
+    fn busy(&mut self) {
+        if self.busy_at.elapsed() >= BUSY_EVERY {
+            self.busy_at = Instant::now();
+            let _ = send(&self.control, b"busy\n", SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        }
+    }
+
     /// The next order; `None` when the time is over or the socket has closed.
     fn next(&mut self, wait: Option<Duration>) -> Option<Order> {
         loop {

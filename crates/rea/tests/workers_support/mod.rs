@@ -13,6 +13,7 @@ use ax_model::lifecycle::Fence;
 use ax_model::store::{AttemptRef, Claimed};
 use ax_model::{ErrorInfo, JobId, OnCrash, Timestamp, Token};
 use rea::workers::{Load, Pool, PoolOptions};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 pub(crate) const GRACE: Duration = Duration::from_millis(300);
@@ -158,6 +159,12 @@ pub(crate) fn pid(outcome: Outcome) -> i32 {
     }
 }
 
+/// What came of an attempt; a lost slot fails the test instead of stopping it for ever.
+pub(crate) async fn ended(running: tokio::task::JoinHandle<Outcome>) -> Outcome {
+    let ended = tokio::time::timeout(Duration::from_secs(20), running).await;
+    ended.expect("the attempt should have ended long ago: its slot is lost").unwrap()
+}
+
 /// The numbers in a file, one a line.
 pub(crate) fn pids(path: &Path) -> Vec<i32> {
     fs::read_to_string(path).unwrap_or_default().lines().filter_map(|line| line.parse().ok()).collect()
@@ -184,8 +191,16 @@ fn field(pid: i32, place: usize) -> i32 {
 }
 
 pub(crate) fn kill(pid: i32) {
-    let pid = rustix::process::Pid::from_raw(pid).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    send(pid, Signal::KILL);
+}
+
+/// It does nothing any more until it is continued or killed.
+pub(crate) fn stop(pid: i32) {
+    send(pid, Signal::STOP);
+}
+
+fn send(pid: i32, signal: Signal) {
+    kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
 }
 
 pub(crate) async fn eventually(what: &str, mut is: impl FnMut() -> bool) {
