@@ -400,6 +400,34 @@ def b4killed(bed: Bed) -> dict[str, object]:
     }
 
 
+def b4orphan(bed: Bed) -> dict[str, object]:
+    """The job's process and the one above it are stopped, then their server killed: nobody is left who could end them."""
+    server = bed.serve(1).wait_ready()
+    job = server.enqueue("append", [bed.file, "4", 3])
+    first = bed.wait("it starts", 10, "start", "4")
+    warden = parent(first[2])
+    bed.signal(warden, signal.SIGSTOP)
+    bed.signal(first[2], signal.SIGSTOP)
+    killed = server.kill()
+    time.sleep(0.5)
+    before = [lives(warden), lives(first[2])]
+    server = bed.serve(1).wait_ready()
+    after = [lives(warden), lives(first[2])]
+    ready = round(server.ready - server.began, 2)
+    said = [line for line in server.log.read_text().splitlines() if "jobs of an earlier server" in line]
+    again = bed.wait("it runs again", 30, "start", "4", 2)[3]
+    wait_for("it is done", 30, lambda: server.ask("/jobs/" + job)["state"] == "success")
+    return {
+        "warden_and_child_alive_before_the_next_server": before,
+        "and_when_it_was_ready": after,
+        "server_ready_after_s": ready,
+        "it_said_so_and_named_the_warden": len(said) == 1 and str(warden) in said[0],
+        "ran_again_after_kill_s": round(again - killed, 2),
+        "ran_to_the_end": len(bed.events("end")),
+        "job": server.state(job),
+    }
+
+
 def b5(bed: Bed) -> dict[str, object]:
     """A job that kills its process, at most 3 attempts, and 30 others behind it; 2 slots; the default backoff."""
     server = bed.serve(2).wait_ready()
@@ -428,7 +456,7 @@ def b5(bed: Bed) -> dict[str, object]:
     }
 
 
-TESTS = [b1, b1deaf, b1g, b2, b3, b4child, b4warden, b4server, b4killed, b5]
+TESTS = [b1, b1deaf, b1g, b2, b3, b4child, b4warden, b4server, b4killed, b4orphan, b5]
 
 
 def main() -> int:
