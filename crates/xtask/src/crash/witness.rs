@@ -1,5 +1,6 @@
 //! What ran, by the word of the functions themselves: the lines that they append to a file outside the store.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -57,9 +58,11 @@ fn parse(line: &str) -> Option<Line> {
 }
 
 /// Processes of `lines` that live although their server is dead: alive, and not of the family of the server that runs now.
+/// For each the line that speaks of it last.
 pub(super) fn survivors(lines: &[Line], now_running: u32) -> Vec<&Line> {
     let family = server::family(now_running);
-    lines.iter().filter(|l| !family.contains(&l.pid) && server::lives(l.pid, Some(l.began))).collect()
+    let last: BTreeMap<(u32, u64), &Line> = lines.iter().map(|line| ((line.pid, line.began), line)).collect();
+    last.into_values().filter(|l| !family.contains(&l.pid) && server::lives(l.pid, Some(l.began))).collect()
 }
 
 #[cfg(test)]
