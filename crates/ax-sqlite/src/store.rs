@@ -312,7 +312,7 @@ pub(crate) fn connect_writer(path: &Path) -> Result<Connection, StoreError> {
         conn.busy_timeout(Duration::from_secs(5))?;
         conn.execute_batch(
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0;
-             PRAGMA cache_size = -8192; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 67108864;",
+             PRAGMA cache_size = -4096; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 67108864;",
         )?;
         conn.set_prepared_statement_cache_capacity(128);
         Ok(conn)

@@ -221,11 +221,24 @@ impl Writer {
                 self.checkpoint(conn, "PASSIVE");
             }
             if !open {
+                self.finish(conn, hot);
                 return Served::UntilClosed;
             }
             if !sound {
                 return Served::UntilInDoubt;
             }
+        }
+    }
+
+    /// Writes what came in while the last batch was being written.
+    fn finish<'c>(&mut self, conn: &'c Connection, hot: &mut Hot<'c>) {
+        loop {
+            let mut jobs = vec![];
+            self.last_words(&mut jobs);
+            if jobs.is_empty() {
+                return;
+            }
+            self.transact(conn, hot, jobs);
         }
     }
 
@@ -285,7 +298,7 @@ impl Writer {
         self.parked.iter().flat_map(|p| p.open(lanes)).any(|l| l.maybe_due(now).next().is_some())
     }
 
-    /// Everything that waits, up to a full batch; `false` = the store is being closed, and then it is the last batch.
+    /// Everything that waits, up to a full batch; `false` = the store is being closed.
     fn gather(&mut self, first: Message) -> (Vec<Job>, bool) {
         let mut jobs = vec![];
         let mut rows = 0;

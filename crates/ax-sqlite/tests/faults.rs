@@ -193,6 +193,13 @@ fn c082_checkpoints_from_outside_do_no_damage() {
 /// and not closed there as one that may have run.
 #[test]
 fn a_claim_that_is_given_up_while_the_store_closes_is_handed_back() {
+    for busy_first in [true, false] {
+        given_up_while_closing(busy_first);
+    }
+}
+
+/// The order to close comes after the writer has begun its last write, or together with it.
+fn given_up_while_closing(busy_first: bool) {
     let dir = tempfile::tempdir().unwrap();
     let store = Arc::new(open(dir.path()));
     let mut chance = Chance::new(5);
@@ -206,7 +213,11 @@ fn a_claim_that_is_given_up_while_the_store_closes_is_handed_back() {
     // The foreign lock keeps the writer busy with one write, so that the order to close comes before the hand-back.
     let other = foreign(dir.path());
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    // This one the writer takes up at once; what is sent while it waits comes to it together.
+    let first = store.set_queue(QueueChange { name: "q".into(), ..QueueChange::default() });
+    std::thread::sleep(Duration::from_millis(if busy_first { 0 } else { 100 }));
     let busy = store.enqueue(vec![job(&mut chance, JobRequest::new("m:f", "[]"))]);
+    std::thread::sleep(Duration::from_millis(if busy_first { 100 } else { 0 }));
     let closer = {
         let store = Arc::clone(&store);
         std::thread::spawn(move || store.close())
@@ -215,6 +226,7 @@ fn a_claim_that_is_given_up_while_the_store_closes_is_handed_back() {
     std::thread::sleep(Duration::from_millis(100));
     drop(granted);
     other.execute_batch("COMMIT").unwrap();
+    block_on(first).unwrap();
     block_on(busy).unwrap().unwrap();
     closer.join().unwrap();
     let store = open(dir.path());

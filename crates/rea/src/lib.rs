@@ -6,6 +6,7 @@ pub mod cli;
 pub mod error;
 pub mod http;
 pub mod logs;
+pub mod memory;
 pub mod settings;
 pub mod wire;
 pub mod workers;

@@ -10,5 +10,6 @@ fn main() -> ExitCode {
     if args_os().nth(1).is_some_and(|verb| verb == warden::VERB) {
         return warden::main(args_os().skip(2));
     }
+    rea::memory::keep_small();
     rea::cli::main()
 }

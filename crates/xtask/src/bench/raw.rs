@@ -37,7 +37,7 @@ impl Raw {
         // The product's settings; it checkpoints by itself, at the latest after as many pages.
         conn.execute_batch(
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 8000;
-             PRAGMA cache_size = -8192; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 67108864;",
+             PRAGMA cache_size = -4096; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 67108864;",
         )?;
         conn.execute_batch(ax_sqlite::SCHEMA_SQL)?;
         conn.execute("INSERT INTO lanes (lane, queue, task) VALUES (1, 'default', 'noop')", [])?;
