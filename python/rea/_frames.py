@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 VERSION = 1
 FRAME_MAX = 8 * 1024 * 1024
+# A permit is the token of its attempt, as bytes.
+PERMIT_SIZE = 8
+# The body of the frame that ends a wait.
+GO = b'{"t":"go"}'
 # What a `done` frame may hold beside its result.
 ENVELOPE_MAX = 4096
 
@@ -23,11 +27,16 @@ _HEADER = struct.Struct(">I")
 header_size = _HEADER.size
 unpack_header = _HEADER.unpack_from
 _pack_header = _HEADER.pack
-_decode = JSONDecoder().raw_decode
+_scan = JSONDecoder().scan_once
 
 
 class ProtocolError(Exception):
     """The other side sent what the protocol does not allow; there is no way to go on."""
+
+
+# What a job leaves behind: (dirty, spawned, waits). Threads, or changes that can't be put back; perhaps processes;
+# and whether the child begins nothing before the server's `go`: for one of those two, or for output not read yet.
+CLEAN = (False, False, False)
 
 
 # --- reading ---
@@ -37,10 +46,10 @@ def parse(body: bytes) -> dict[str, Any]:
     """One frame's object, from its body without the length."""
     try:
         text = body.decode("utf-8")
-        frame, end = _decode(text)
+        frame, end = _scan(text, 0)
         if end != len(text):
             raise ProtocolError(f"text after the object at {end}")
-    except (ValueError, RecursionError) as error:
+    except (ValueError, StopIteration, RecursionError) as error:
         raise ProtocolError(f"a frame that is not JSON: {error}") from None
     if type(frame) is not dict or "t" not in frame:
         raise ProtocolError("a frame that is not an object with a field t")
@@ -96,10 +105,10 @@ def progress(token: str, done: float, total: float | None, note: str | None) -> 
     return frame(encode(body).encode("utf-8"))
 
 
-def done_ok(token: str, result: bytes, dirty: bool = False, spawned: bool = False) -> bytes:
+def done_ok(token: str, result: bytes, left: tuple[bool, bool, bool] = CLEAN) -> bytes:
     """`result` is JSON text already: it is measured and checked before it gets here."""
-    body = b'{"t":"done","token":%b,"ok":true,"result":%b' % (encode(token).encode("utf-8"), result)
-    return frame(body + _leftovers(dirty, spawned))
+    body = b'{"t":"done","token":"%b","ok":true,"result":%b' % (token.encode("ascii"), result)
+    return frame(body + _leftovers(left))
 
 
 def done_failed(
@@ -109,8 +118,7 @@ def done_failed(
     message: str,
     traceback: str | None,
     after_ms: int | None = None,
-    dirty: bool = False,
-    spawned: bool = False,
+    left: tuple[bool, bool, bool] = CLEAN,
 ) -> bytes:
     """`cause` is "error" (may be retried) or "fatal". Texts must be clean Unicode."""
     body: dict[str, Any] = {"t": "done", "token": token, "ok": False, "cause": cause, "type": kind}
@@ -118,10 +126,11 @@ def done_failed(
     body["traceback"] = traceback
     if after_ms is not None:
         body["after_ms"] = after_ms
-    return frame(encode(body).encode("utf-8")[:-1] + _leftovers(dirty, spawned))
+    return frame(encode(body).encode("utf-8")[:-1] + _leftovers(left))
 
 
-def _leftovers(dirty: bool, spawned: bool) -> bytes:
-    if not dirty and not spawned:
+def _leftovers(left: tuple[bool, bool, bool]) -> bytes:
+    if left == CLEAN:
         return b"}"
-    return (b',"dirty":true' if dirty else b"") + (b',"spawned":true' if spawned else b"") + b"}"
+    names = (b"dirty", b"spawned", b"waits")
+    return b"".join(b',"%b":true' % name for name, is_so in zip(names, left) if is_so) + b"}"

@@ -12,6 +12,8 @@ import os
 import signal
 import sys
 import time
+from fcntl import ioctl
+from termios import FIONREAD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,6 +53,9 @@ _STARTERS = {
     "daemon",
 }
 
+# The answer of FIONREAD for an empty pipe: an int.
+_NOTHING = bytes(4)
+
 # How long threads that are just ending may take before they count as left behind.
 _THREAD_GRACE_S = 0.02
 
@@ -63,6 +68,8 @@ class Room:
         self._may_start_unseen = False
         sys.addaudithook(self._audit)
         self._kept_fds = [_high_copy(1), _high_copy(2)]
+        # Mostly both are one pipe.
+        self._outputs = list({_file_of(fd): fd for fd in self._kept_fds}.values())
         self._stdout, self._stderr = _stream(1), _stream(2)
         self._place_streams()
 
@@ -91,9 +98,11 @@ class Room:
             except (OSError, ValueError, RuntimeError):
                 pass  # a closed or full descriptor; the log loses this bit, the job must not
 
-    def clear_up(self) -> tuple[bool, bool]:
-        """After a job: puts everything back. Answers (dirty, spawned): threads or other things that can't be
-        put back are left; processes were started, so descendants may be left."""
+    def clear_up(self) -> tuple[bool, bool, bool]:
+        """After a job: puts everything back. Answers (dirty, spawned, waits): threads or other things that can't
+        be put back are left; processes were started, so descendants may be left; the server has something to do
+        before the next job begins: about those two, or to read the job's output, which the next one's must not
+        mix with."""
         self._put_back_output()
         dirty = not self._put_back_signals()
         os.umask(self._umask)
@@ -114,7 +123,17 @@ class Room:
             spawned |= _reap()
         if _thread._count() > self._threads:
             dirty |= self._threads_stay()
-        return dirty, spawned
+        return dirty, spawned, dirty or spawned or self._output_waits()
+
+    def _output_waits(self) -> bool:
+        """Whether something of the output is not read yet. Where that can't be seen it is taken to be so."""
+        try:
+            for fd in self._outputs:
+                if ioctl(fd, FIONREAD, _NOTHING) != _NOTHING:
+                    return True
+        except OSError:
+            return True
+        return False
 
     def _audit(self, event: str, args: tuple[Any, ...]) -> None:
         kind = _WATCHED.get(event)
@@ -190,6 +209,11 @@ def _high_copy(fd: int) -> int:
         if null != fd:
             os.close(null)
         return copy
+
+
+def _file_of(fd: int) -> tuple[int, int]:
+    status = os.fstat(fd)
+    return status.st_dev, status.st_ino
 
 
 def keep_high(fd: int) -> int:

@@ -33,13 +33,15 @@ _IDLE, _RUNNING, _STOPPING = 0, 1, 2
 class Worker:
     """One child: its socket, its tasks, its state."""
 
-    def __init__(self, fd: int, room: _room.Room) -> None:
+    def __init__(self, fd: int, permits: int, room: _room.Room) -> None:
         self.fd = fd
+        self.permits = permits
         self.room = room
         self.state = _IDLE
         self.forked = False
         self._send_lock = allocate_lock()
         self._buffer = b""
+        self._early: list[bytes] = []
         job.bind(self.send)
         os.register_at_fork(after_in_child=self._after_fork)
 
@@ -85,35 +87,62 @@ class Worker:
     # --- the life of a child ---
 
     def serve(self) -> None:
-        """Runs jobs until the socket ends."""
+        """Runs jobs until the server closes its ends. A job begins when its permit is read: until then the
+        server may take it back, and its frame is passed over."""
+        while True:
+            permit = os.read(self.permits, _frames.PERMIT_SIZE)
+            if len(permit) < _frames.PERMIT_SIZE:
+                return
+            token = permit.hex()
+            while True:
+                body = self.receive() if not self._early else self._early.pop(0)
+                if body is None:
+                    return
+                frame, trouble = self._read(body)
+                if frame["t"] != "run":
+                    raise _frames.ProtocolError(f"an unknown kind of frame: {frame['t']!r}")
+                if frame["token"] == token:
+                    break
+            if trouble is None:
+                waits = self.run(frame)
+            else:
+                waits = False
+                self.send(_frames.done_failed(token, "fatal", "ValueError", trouble, None))
+            if waits and not self._told_to_go():
+                return
+
+    @staticmethod
+    def _read(body: bytes) -> tuple[dict[str, Any], str | None]:
+        """The frame, and why it can't be run."""
+        try:
+            return _frames.parse(body), None
+        except _frames.ProtocolError as error:
+            # A number that Python refuses to read spoils one job, not the child.
+            partly = _frames.parse_without_big_numbers(body)
+            if partly is None or partly.get("t") != "run":
+                raise
+            return partly, clean(str(error))
+
+    def _told_to_go(self) -> bool:
+        """Waits until the server has dealt with what a job left behind; False when it closes instead."""
         while True:
             body = self.receive()
             if body is None:
-                return
-            try:
-                frame = _frames.parse(body)
-            except _frames.ProtocolError as error:
-                # A number that Python refuses to read spoils one job, not the child.
-                partly = _frames.parse_without_big_numbers(body)
-                if partly is None or partly.get("t") != "run":
-                    raise
-                self.send(
-                    _frames.done_failed(partly["token"], "fatal", "ValueError", clean(str(error)), None)
-                )
-                continue
-            if frame["t"] != "run":
-                raise _frames.ProtocolError(f"an unknown kind of frame: {frame['t']!r}")
-            self.run(frame)
+                return False
+            if body == _frames.GO:
+                return True
+            # Jobs that the server had sent ahead.
+            self._early.append(body)
 
-    def run(self, frame: dict[str, Any]) -> None:
-        """One attempt: call the function, clear up after it, answer."""
+    def run(self, frame: dict[str, Any]) -> bool:
+        """One attempt: call the function, clear up after it, answer. True: the server must say when to go on."""
         token = frame["token"]
         task = registry.get(frame["task"])
         if task is None:
             # Retryable: the job may be right and this child's code old.
             text = f"this worker has no task {frame['task']!r}; it has {', '.join(registry)}"
             self.send(_frames.done_failed(token, "error", "UnknownTask", clean(text[:1000]), None))
-            return
+            return False
         failed: tuple[str, str, str, str | None, int | None] | None = None
         result = b"null"
         job.begin(frame)
@@ -134,11 +163,12 @@ class Worker:
         if self.state == _STOPPING:
             # The server has given up on this attempt and does not listen any more.
             self.quit(0)
-        dirty, spawned = self.room.clear_up()
+        left = self.room.clear_up()
         if failed is None:
-            self.send(_frames.done_ok(token, result, dirty, spawned))
+            self.send(_frames.done_ok(token, result, left))
         else:
-            self.send(_frames.done_failed(token, *failed, dirty=dirty, spawned=spawned))
+            self.send(_frames.done_failed(token, *failed, left=left))
+        return left[2]
 
     def _call(self, task: Task[Any, Any], frame: dict[str, Any]) -> Any:
         args, kwargs = frame["args"], frame["kwargs"]
@@ -175,6 +205,7 @@ class Worker:
         job.bind(None)
         try:
             os.close(self.fd)
+            os.close(self.permits)
             # So that terminate() and Ctrl-C end the copy as they end any Python process.
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -221,17 +252,21 @@ def language() -> str:
     return "{} {}.{}.{}".format("python", *sys.version_info[:3])
 
 
+def _take_over(given: int) -> int:
+    fd = _room.keep_high(given)
+    os.close(given)
+    return fd
+
+
 def main() -> NoReturn:
     try:
-        given = int(os.environ.pop("REA_FD"))
-        fd = _room.keep_high(given)
-        os.close(given)
+        fd, permits = (_take_over(int(os.environ.pop(name))) for name in ("REA_FD", "REA_PERMITS"))
     except (KeyError, ValueError, OSError):
         print("rea.worker is started by the server: use `rea serve your_file.py`", file=sys.stderr)
         sys.exit(EXIT_NOT_STARTED_BY_REA)
     load = os.environ.pop("REA_LOAD", "[]")
     room = _room.Room()
-    worker = Worker(fd, room)
+    worker = Worker(fd, permits, room)
     try:
         _load.load(load)
     except BaseException as error:  # SystemExit too: some scripts end with sys.exit(main())

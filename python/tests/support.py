@@ -30,12 +30,14 @@ class Child:
             load = [{"file": str(TASKS_FILE)}]
         self.socket, theirs = socket.socketpair()
         self.socket.settimeout(TIMEOUT_S)
+        self.permits, their_permits = socket.socketpair()
         full_env = {**os.environ, "PYTHONPATH": str(PACKAGE), "REA_FD": str(theirs.fileno())}
+        full_env["REA_PERMITS"] = str(their_permits.fileno())
         full_env["REA_LOAD"] = load if isinstance(load, str) else json.dumps(load)
         full_env.update(env or {})
         self.process = subprocess.Popen(
             [sys.executable, *python_options, "-m", "rea.worker"],
-            pass_fds=[theirs.fileno()],
+            pass_fds=[theirs.fileno(), their_permits.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -44,6 +46,7 @@ class Child:
             start_new_session=True,
         )
         theirs.close()
+        their_permits.close()
         for pipe in (self.process.stdout, self.process.stderr):
             os.set_blocking(pipe.fileno(), False)
         self.runs = 0
@@ -53,6 +56,7 @@ class Child:
 
     def __exit__(self, *_error):
         self.socket.close()
+        self.permits.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(2)
         self.process.kill()
@@ -61,7 +65,7 @@ class Child:
         self.process.stderr.close()
 
     def send(self, frame):
-        self.send_bytes(json.dumps(frame).encode())
+        self.send_bytes(json.dumps(frame, separators=(",", ":")).encode())
 
     def send_bytes(self, body):
         self.socket.sendall(struct.pack(">I", len(body)) + body)
@@ -74,7 +78,10 @@ class Child:
     def _exactly(self, count):
         data = b""
         while len(data) < count:
-            piece = self.socket.recv(count - len(data))
+            try:
+                piece = self.socket.recv(count - len(data))
+            except ConnectionResetError:  # it ended without reading all that was sent
+                return None
             if not piece:
                 return None
             data += piece
@@ -86,11 +93,23 @@ class Child:
         return frame
 
     def start(self, task, *args, result_max=1 << 20, **kwargs):
-        """Sends `run` and returns its token."""
+        """Sends `run` with its permit and returns its token."""
+        token = self.ready(task, *args, result_max=result_max, **kwargs)
+        self.permit(token)
+        return token
+
+    def ready(self, task, *args, result_max=1 << 20, **kwargs):
+        """Sends `run` without a permit and returns its token."""
         self.runs += 1
         token = f"{self.runs:016x}"
         self.send(run_frame(token, f"child_tasks:{task}", args, kwargs, result_max))
         return token
+
+    def permit(self, token):
+        self.permits.sendall(bytes.fromhex(token))
+
+    def go(self):
+        self.send({"t": "go"})
 
     def run(self, task, *args, **kwargs):
         """Runs a task to its `done` frame; progress frames on the way are kept in `self.progress`."""
@@ -100,6 +119,8 @@ class Child:
             frame = self.read()
             if frame is None or frame["t"] == "done":
                 assert frame is None or frame["token"] == token, frame
+                if frame is not None and frame.get("waits"):
+                    self.go()
                 return frame
             self.progress.append(frame)
 

@@ -11,6 +11,10 @@ from pathlib import Path
 import support
 
 
+# Of a job whose frame a test makes itself.
+TOKEN = "00000000000000ff"
+
+
 class WithChild(unittest.TestCase):
     def setUp(self):
         self.child = support.Child()
@@ -51,7 +55,8 @@ class Running(WithChild):
         self.assertNotIn("spawned", done)
 
     def test_frames_may_come_in_pieces_and_be_big(self):
-        frame = support.run_frame("t1", "child_tasks:echo", ["x" * 3_000_000], result_max=1 << 23)
+        self.child.permit(TOKEN)
+        frame = support.run_frame(TOKEN, "child_tasks:echo", ["x" * 3_000_000], result_max=1 << 23)
         data = support.json.dumps(frame).encode()
         data = struct.pack(">I", len(data)) + data
         for piece in (data[:2], data[2:7], data[7:1000], data[1000:]):
@@ -85,8 +90,47 @@ class Running(WithChild):
     def test_a_task_of_another_name_does_not_run(self):
         """F71: only registered functions run, whatever the wire says."""
         for name in ("os:system", "child_tasks:os", "builtins:eval", "nope"):
-            self.child.send(support.run_frame("t", name, ["1"]))
+            self.child.send(support.run_frame(TOKEN, name, ["1"]))
+            self.child.permit(TOKEN)
             self.failed(self.child.read(), "error", "UnknownTask")
+
+
+class Ahead(WithChild):
+    """Jobs that are sent while another runs: each begins when its permit is read, in turn, or never."""
+
+    def test_a_job_begins_with_its_permit_and_one_without_is_passed_over(self):
+        first, taken_back, third = (self.child.ready("echo", number) for number in (1, 2, 3))
+        time.sleep(0.05)
+        self.child.permit(first)
+        self.assertEqual(self.child.read()["token"], first)
+        self.child.permit(third)
+        done = self.child.read()
+        self.assertEqual((done["token"], done["result"]["args"]), (third, [3]))
+        self.assertNotEqual(taken_back, third)
+
+    def test_several_permitted_jobs_run_one_after_the_other(self):
+        tokens = [self.child.start("echo", number) for number in range(20)]
+        self.assertEqual([self.child.read()["token"] for _ in tokens], tokens)
+
+    def test_a_job_does_not_begin_while_the_output_of_the_one_before_is_unread(self):
+        first = self.child.start("say", "of the first")
+        second = self.child.start("say", "of the second")
+        done = self.child.read()
+        self.assertEqual((done["token"], done.get("waits")), (first, True))
+        time.sleep(0.05)
+        self.assertEqual(self.child.output(), "of the first\n")
+        self.child.go()
+        self.assertEqual(self.child.read()["token"], second)
+        self.assertEqual(self.child.output(), "of the second\n")
+        self.child.go()
+
+    def test_a_job_does_not_begin_beside_what_the_one_before_has_left(self):
+        first = self.child.start("leave_thread", 60)
+        self.child.start("echo")
+        done = self.child.read()
+        self.assertEqual((done["token"], done["dirty"], done["waits"]), (first, True, True))
+        self.child.socket.settimeout(0.1)
+        self.assertRaises(TimeoutError, self.child.read)
 
 
 class Results(WithChild):
@@ -115,7 +159,8 @@ class Results(WithChild):
         self.failed(self.child.run("text_of", nearly, result_max=1 << 30), "fatal", "ResultTooLarge")
 
     def test_a_number_too_big_for_python_spoils_one_job_only(self):
-        body = support.json.dumps(support.run_frame("t", "child_tasks:echo", ["BIG"]))
+        body = support.json.dumps(support.run_frame(TOKEN, "child_tasks:echo", ["BIG"]))
+        self.child.permit(TOKEN)
         self.child.send_bytes(body.replace('"BIG"', "9" * 5000).encode())
         done = self.child.read()
         if done["ok"]:  # a Python without the limit
@@ -205,8 +250,9 @@ class Ending(WithChild):
     def exit_code(self):
         return self.child.process.wait(support.TIMEOUT_S)
 
-    def test_the_end_of_the_socket_ends_the_child(self):
+    def test_the_end_of_the_server_ends_the_child(self):
         self.child.socket.close()
+        self.child.permits.close()
         self.assertEqual(self.exit_code(), 0)
 
     def test_term_while_idle_ends_the_child(self):
@@ -238,6 +284,7 @@ class Ending(WithChild):
         for data in (struct.pack(">I", 9 << 20), b"\0\0\0\x02[]", b'\0\0\0\x0a{"t":"no"}', b"\0\0\0\0"):
             with self.subTest(data), support.Child() as child:
                 child.hello()
+                child.permit(TOKEN)
                 child.socket.sendall(data)
                 self.assertIsNone(child.read())
                 self.assertEqual(child.process.wait(support.TIMEOUT_S), 4)
@@ -274,7 +321,8 @@ class Loading(unittest.TestCase):
                 tasks["demo_task:send_notice"],
                 {"name": "demo_task:send_notice", "priority": 3, "max_attempts": 5},
             )
-            child.send(support.run_frame("t", "demo_task:add", [1, 2]))
+            child.send(support.run_frame(TOKEN, "demo_task:add", [1, 2]))
+            child.permit(TOKEN)
             self.assertEqual(child.read()["result"], 3)
 
     def test_a_module_is_found_from_the_current_folder(self):

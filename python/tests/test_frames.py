@@ -39,12 +39,12 @@ def made(line):
         return _frames.bad(frame["type"], frame["message"], frame["traceback"])
     if kind == "progress":
         return _frames.progress(frame["token"], frame["done"], frame["total"], frame["note"])
-    leftovers = {name: frame.pop(name, False) for name in ("dirty", "spawned")}
+    left = tuple(frame.pop(name, False) for name in ("dirty", "spawned", "waits"))
     if frame["ok"]:
         result = _frames.encode(frame["result"]).encode("utf-8")
-        return _frames.done_ok(frame["token"], result, **leftovers)
+        return _frames.done_ok(frame["token"], result, left)
     frame.pop("ok")
-    return _frames.done_failed(kind=frame.pop("type"), **frame, **leftovers)
+    return _frames.done_failed(kind=frame.pop("type"), **frame, left=left)
 
 
 class Samples(unittest.TestCase):
@@ -66,8 +66,8 @@ class Samples(unittest.TestCase):
 
 class Frames(unittest.TestCase):
     def test_leftovers_stand_at_the_end(self):
-        frame = body(_frames.done_ok("t", b"[1]", dirty=True, spawned=True))
-        self.assertEqual(frame, '{"t":"done","token":"t","ok":true,"result":[1],"dirty":true,"spawned":true}')
+        frame = body(_frames.done_ok("t", b"[1]", (True, True, True)))
+        self.assertEqual(frame, '{"t":"done","token":"t","ok":true,"result":[1],"dirty":true,"spawned":true,"waits":true}')
 
     def test_text_that_is_not_unicode_is_replaced_in_notes(self):
         self.assertEqual(json.loads(body(_frames.progress("t", 1, None, "a\ud800b")))["note"], "a\ufffdb")

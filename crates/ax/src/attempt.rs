@@ -121,10 +121,10 @@ fn finish(node: &Node, live: &Live, outcome: Outcome) {
     node.failpoint("finished");
     let phase = live.end();
     let now = (node.timer.now(), node.timer.elapsed());
-    if phase.began.is_some() {
-        node.pace.record(now.1.saturating_sub(live.taken));
-    }
     let ran = phase.began.map(|(_, since)| now.1.saturating_sub(since));
+    if let Some(ran) = ran {
+        node.pace.record(ran);
+    }
     let event = event_of(live, &phase, outcome, now.0, &node.options.limits);
     let run_us = ran.map(|ran| u64::try_from(ran.as_micros()).unwrap_or(u64::MAX));
     let completion = Completion::new(live.who.clone(), live.attempt, event);

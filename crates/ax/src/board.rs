@@ -96,19 +96,25 @@ type Place = Mutex<Option<Arc<Live>>>;
 
 /// All slots' places.
 #[derive(Default)]
-pub(crate) struct Board(OnceLock<Box<[Place]>>);
+pub(crate) struct Board {
+    slots: OnceLock<usize>,
+    /// One for each attempt that can be given to the runner at once.
+    places: OnceLock<Box<[Place]>>,
+}
 
 impl Board {
-    pub(crate) fn set_slots(&self, slots: usize) {
-        let _ = self.0.set((0..slots).map(|_| Mutex::default()).collect());
+    pub(crate) fn set_slots(&self, slots: usize, ahead: usize) {
+        let _ = self.slots.set(slots);
+        let _ = self.places.set((0..slots + ahead).map(|_| Mutex::default()).collect());
     }
 
     fn places(&self) -> &[Place] {
-        self.0.get().map_or(&[], |places| places)
+        self.places.get().map_or(&[], |places| places)
     }
 
+    /// How many attempts run at a time.
     pub(crate) fn slots(&self) -> usize {
-        self.places().len()
+        self.slots.get().copied().unwrap_or(0)
     }
 
     pub(crate) fn put(&self, slot: usize, live: Arc<Live>) {

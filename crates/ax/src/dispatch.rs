@@ -40,24 +40,30 @@ impl Pace {
         (mean > 0.0).then_some(mean)
     }
 
+    /// Whether jobs are so short that the way to a slot takes a good part of their time.
+    fn is_short(&self) -> bool {
+        self.mean_us().is_some_and(|mean| mean < SHORT_US)
+    }
+
     /// What the slots finish within `span`: each slot as many as its jobs take, judged by the average or by how long its
     /// present job has been at it, whichever is longer. So one stuck slot costs its own share and not the others'.
     fn finishes(&self, board: &Board, now: Duration, span: Duration) -> f64 {
         let Some(mean) = self.mean_us() else { return 0.0 };
         let span = span.as_secs_f64() * 1e6;
-        let mut idle = board.slots();
-        let mut sum = 0.0;
-        for live in board.each() {
-            idle -= 1;
-            let age = now.saturating_sub(live.taken).as_secs_f64() * 1e6;
-            sum += span / mean.max(age);
-        }
-        sum + idle as f64 * span / mean
+        let mut ages: Vec<f64> = board.each().map(|l| now.saturating_sub(l.taken).as_secs_f64() * 1e6).collect();
+        // More than there are slots were given ahead; those are the youngest.
+        ages.sort_unstable_by(|a, b| b.total_cmp(a));
+        ages.resize(board.slots(), 0.0);
+        ages.into_iter().map(|age| span / mean.max(age)).sum()
     }
 }
 
+/// Jobs of a shorter mean time, microseconds, are given to the runner ahead.
+const SHORT_US: f64 = 2_000.0;
+
 /// How many jobs are to wait in the local queue beyond one for each free slot: at least 1.
 pub(crate) fn target(node: &Node) -> usize {
+    node.local.set_short(node.pace.is_short());
     let span = Duration::from_millis(node.options.local_queue_ms);
     let finishes = node.pace.finishes(&node.board, node.timer.elapsed(), span);
     // `as` saturates, and the bounds follow.

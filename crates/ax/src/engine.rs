@@ -129,14 +129,14 @@ impl Engine {
         for queue in node.store.queues().await?.into_iter().filter(|queue| queue.paused) {
             drop(node.local.pause(&queue.name));
         }
-        let slots = runner.slots();
-        node.local.set_slots(slots);
-        node.board.set_slots(slots);
+        let (slots, ahead) = (runner.slots(), runner.ahead());
+        node.local.set_slots(slots, ahead);
+        node.board.set_slots(slots, ahead);
         runner.attach(&self.client());
 
         let mut tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         node.advance(Stage::Working);
-        for slot in 0..slots {
+        for slot in 0..slots + ahead {
             tasks.slots.push(tokio::spawn(attempt::slot(Arc::clone(node), Arc::clone(&runner), slot)));
         }
         tasks.dispatcher = Some(tokio::spawn(dispatch::dispatch(Arc::clone(node), offers, specs)));

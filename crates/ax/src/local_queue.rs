@@ -26,6 +26,10 @@ pub(crate) struct LocalQueue {
 struct Inner {
     jobs: BTreeMap<Rank, Claimed>,
     slots: usize,
+    /// How many more than `slots` the runner takes while jobs are short.
+    ahead: usize,
+    /// Jobs are short.
+    short: bool,
     /// What each slot has taken and not reported as done.
     taken: Vec<Option<JobId>>,
     /// How many of those there are.
@@ -43,6 +47,19 @@ impl Inner {
         if !self.closed && self.slots > 0 && (have < free || have * 2 <= want) { want.saturating_sub(have) } else { 0 }
     }
 
+    /// How many more jobs the runner may be given now.
+    fn open(&self) -> usize {
+        let most = self.slots + if self.short { self.ahead } else { 0 };
+        most.saturating_sub(self.out)
+    }
+
+    /// The next job, if the runner may be given it now.
+    fn pop(&mut self) -> Option<Claimed> {
+        // One whose start is written to disk beforehand is not given ahead: it might not start for a while.
+        let may = self.out < self.slots || (self.open() > 0 && !self.jobs.first_key_value()?.1.write_start);
+        if may { self.jobs.pop_first().map(|(_, job)| job) } else { None }
+    }
+
     /// Takes out the jobs that `which` picks.
     fn take_if(&mut self, which: impl Fn(&Claimed) -> bool) -> Vec<Claimed> {
         self.jobs.extract_if(.., |_, job| which(job)).map(|(_, job)| job).collect()
@@ -54,11 +71,22 @@ impl LocalQueue {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says how many slots will take jobs.
-    pub(crate) fn set_slots(&self, slots: usize) {
+    /// Says how many slots will take jobs, and how many more jobs the runner takes while they are short.
+    pub(crate) fn set_slots(&self, slots: usize, ahead: usize) {
         let mut inner = self.lock();
-        inner.slots = slots;
-        inner.taken = vec![None; slots];
+        (inner.slots, inner.ahead) = (slots, ahead);
+        inner.taken = vec![None; slots + ahead];
+    }
+
+    /// Says whether jobs are short now.
+    pub(crate) fn set_short(&self, short: bool) {
+        let mut inner = self.lock();
+        let was_short = std::mem::replace(&mut inner.short, short);
+        let wake = if short && !was_short { inner.jobs.len().min(inner.open()) } else { 0 };
+        drop(inner);
+        for _ in 0..wake {
+            self.work.notify_one();
+        }
     }
 
     /// Whether the job waits here, or a slot that took it from here is not through with it.
@@ -85,7 +113,8 @@ impl LocalQueue {
 
     /// Slots that have a job.
     pub(crate) fn busy(&self) -> usize {
-        self.lock().out
+        let inner = self.lock();
+        inner.out.min(inner.slots)
     }
 
     /// Takes in claimed jobs. Returns those of paused queues, or all after `close`: they must be given back.
@@ -101,7 +130,7 @@ impl LocalQueue {
             let head = Head { priority: job.priority, due: job.due, seq: job.attempt.seq };
             inner.jobs.insert(head.rank(ageing, now), job);
         }
-        let wake = inner.jobs.len().min(inner.slots.saturating_sub(inner.out));
+        let wake = inner.jobs.len().min(inner.open());
         drop(inner);
         for _ in 0..wake {
             self.work.notify_one();
@@ -115,11 +144,11 @@ impl LocalQueue {
             let arrival = self.work.notified();
             {
                 let mut inner = self.lock();
-                if let Some((_, job)) = inner.jobs.pop_first() {
+                if let Some(job) = inner.pop() {
                     inner.out += 1;
                     inner.taken[slot] = Some(job.attempt.id);
                     // `Notify` keeps a single permit, so whoever takes one passes the word on.
-                    if !inner.jobs.is_empty() && inner.out < inner.slots {
+                    if !inner.jobs.is_empty() && inner.open() > 0 {
                         self.work.notify_one();
                     }
                     self.tell_dispatcher(&inner);
@@ -191,5 +220,78 @@ impl LocalQueue {
         self.work.notify_waiters();
         self.room.notify_one();
         taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ax_model::lifecycle::Fence;
+    use ax_model::store::AttemptRef;
+    use ax_model::{OnCrash, Token};
+
+    use super::*;
+
+    fn job(number: u8, write_start: bool) -> Claimed {
+        let id = JobId([number; 16]);
+        let fence = Fence { attempt: 1, token: Token(u64::from(number)) };
+        Claimed {
+            attempt: AttemptRef { seq: i64::from(number), id, fence },
+            task: "t".into(),
+            queue: "q".into(),
+            args: "[]".into(),
+            kwargs: "{}".into(),
+            priority: 5,
+            due: Timestamp(0),
+            created_at: Timestamp(0),
+            claimed_at: Timestamp(0),
+            timeout_ms: None,
+            failures: 0,
+            max_attempts: 3,
+            on_crash: OnCrash::Retry,
+            write_start,
+            trace_id: id.simple(),
+            root_id: id,
+            key: None,
+        }
+    }
+
+    /// Two slots that take three more jobs while they are short, and `jobs` in the queue.
+    fn queue(jobs: Vec<Claimed>) -> LocalQueue {
+        let queue = LocalQueue::default();
+        queue.set_slots(2, 3);
+        assert!(queue.push(jobs, &Ageing::default(), Timestamp(0)).is_empty());
+        queue
+    }
+
+    /// How many of five takers get a job.
+    async fn taken(queue: &LocalQueue) -> usize {
+        let mut count = 0;
+        for slot in 0..5 {
+            let next = tokio::time::timeout(std::time::Duration::ZERO, queue.next(slot));
+            count += usize::from(next.await.is_ok());
+        }
+        count
+    }
+
+    #[tokio::test]
+    async fn more_jobs_than_slots_are_given_out_only_while_they_are_short() {
+        let jobs = |n| (1..=n).map(|n| job(n, false)).collect();
+        assert_eq!(taken(&queue(jobs(9))).await, 2);
+        let short = queue(jobs(9));
+        short.set_short(true);
+        assert_eq!((taken(&short).await, short.busy(), short.len()), (5, 2, 4));
+        short.done(0);
+        short.set_short(false);
+        assert_eq!(short.wanted(1), 0);
+        assert_eq!(taken(&short).await, 0, "more than the slots are out still");
+    }
+
+    #[tokio::test]
+    async fn a_job_whose_start_is_written_beforehand_is_given_to_a_free_slot_only() {
+        let queue = queue(vec![job(1, false), job(2, false), job(3, true), job(4, false)]);
+        queue.set_short(true);
+        assert_eq!(taken(&queue).await, 2);
+        queue.done(0);
+        assert_eq!(taken(&queue).await, 2, "it, and the one behind it");
     }
 }

@@ -20,8 +20,14 @@ pub trait Runner: Send + Sync + 'static {
     /// How many attempts it runs at a time.
     fn slots(&self) -> usize;
 
+    /// How many attempts beyond `slots()` it may be given while jobs are short, so that no slot waits for its next job. It
+    /// begins one, and says `started`, only as another ends: no more than `slots()` have begun and not ended.
+    fn ahead(&self) -> usize {
+        0
+    }
+
     /// Runs one attempt and returns only when nothing of it is left: no process, no thread, no task. Called at most
-    /// `slots()` times at once. When `stop` is asked for, the attempt must end within its grace; a result that arrived
+    /// `slots() + ahead()` times at once. When `stop` is asked for, the attempt must end within its grace; a result that arrived
     /// before the stop began counts and is returned as such.
     fn run(&self, attempt: Attempt, stop: Stop) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>>;
 

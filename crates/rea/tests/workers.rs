@@ -313,7 +313,17 @@ async fn the_end_of_a_job_below_a_stopped_warden_is_told_as_it_was() {
 async fn bed_with_wardens(script: &str) -> Bed {
     Bed::with(1, |options| {
         let file = options.db.with_file_name("warden");
-        let start = "#!/bin/sh\ntrap '' TERM HUP\nshift 3\nexec 3>&1 1>&2\nREA_FD=3 \"$@\" </dev/null &\nexec 3>&-\n";
+        // The permits come over the server's socket, before its first order.
+        let become_worker = "import os, socket, sys
+fd = socket.recv_fds(socket.socket(fileno=os.dup(4)), 1, 1)[1][0]
+os.set_inheritable(fd, True)
+os.close(4)
+os.environ.update(REA_FD='3', REA_PERMITS=str(fd))
+os.execvp(sys.argv[1], sys.argv[1:])";
+        let start = format!(
+            "#!/bin/sh\ntrap '' TERM HUP\nshift 3\nexec 3>&1 4>&0 1>&2\n\
+             python3 -c \"{become_worker}\" \"$@\" </dev/null &\nexec 3>&- 4>&-\n"
+        );
         std::fs::write(&file, format!("{start}{script}\n")).unwrap();
         std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         options.warden_exe = file;

@@ -10,7 +10,8 @@ use std::time::Duration;
 use ax::model::{State, TaskSpec};
 use ax::{Attempt, Engine, OpenError, Options, Outcome, Runner, Stop};
 use clap::Args;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -36,6 +37,9 @@ REA_LOG filters diagnostics (default: warn,ax=info,rea=info).";
 /// How long the jobs of a server that was killed may take to be gone.
 const DEAD_WARDENS_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 1024;
+
 /// Up to so many tasks are named in the first line of the log.
 const NAMED_TASKS: usize = 20;
 
@@ -52,20 +56,40 @@ impl Serve {
         let format = self.args.log;
         let settings = self.args.resolve()?;
         let logs = Logs::install(format);
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-        let runtime = runtime.map_err(|e| Failure::new(Exit::Unreachable, format!("can't start: {e}")))?;
-        let ended = runtime.block_on(serve(settings, logs.clone()));
-        runtime.shutdown_timeout(Duration::from_secs(1));
+        let runtimes = Runtimes::new().map_err(|e| Failure::new(Exit::Unreachable, format!("can't start: {e}")))?;
+        let ended = runtimes.jobs.block_on(serve(settings, logs.clone(), runtimes.http.handle()));
+        runtimes.end();
         logs.flush();
         ended.map(|()| Exit::Ok)
     }
 }
 
-async fn serve(settings: settings::Serve, logs: Logs) -> Result<(), Failure> {
+/// The engine and the workers' sockets on a thread of their own, because a job's way from one to the next is a chain of
+/// short steps: to wake another thread for each costs more than the steps. HTTP has the other threads.
+struct Runtimes {
+    jobs: Runtime,
+    http: Runtime,
+}
+
+impl Runtimes {
+    fn new() -> std::io::Result<Runtimes> {
+        let build = |builder: &mut Builder, name| builder.thread_name(name).enable_all().build();
+        let jobs = build(Builder::new_multi_thread().worker_threads(1), "jobs")?;
+        let http = build(&mut Builder::new_multi_thread(), "http")?;
+        Ok(Runtimes { jobs, http })
+    }
+
+    fn end(self) {
+        self.http.shutdown_timeout(Duration::from_secs(1));
+        self.jobs.shutdown_timeout(Duration::from_secs(1));
+    }
+}
+
+async fn serve(settings: settings::Serve, logs: Logs, http: &Handle) -> Result<(), Failure> {
     let mut stop = StopSignals::listen()?;
     let engine = open(&settings, logs).await?;
     let started = tokio::select! {
-        started = start(&settings, &engine) => started,
+        started = start(&settings, &engine, http) => started,
         // Nothing runs yet: there is nothing to wait for.
         () = stop.next() => Err(Failure::new(Exit::Ok, "")),
     };
@@ -109,8 +133,8 @@ struct Server {
 }
 
 /// Listens first, so that clients are answered while workers load their code; then starts the workers and the engine.
-async fn start(settings: &settings::Serve, engine: &Engine) -> Result<Server, Failure> {
-    let listener = bind(settings.address).await?;
+async fn start(settings: &settings::Serve, engine: &Engine, http: &Handle) -> Result<Server, Failure> {
+    let listener = bind(settings.address, http)?;
     let address = listener.local_addr().map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?;
     let url = url_of(address);
     let not_ready = Some("the workers are loading their code".to_owned());
@@ -118,7 +142,7 @@ async fn start(settings: &settings::Serve, engine: &Engine) -> Result<Server, Fa
     let guard = Guard::new(settings.token.clone(), settings.allow_hosts.clone(), address.ip());
     let closed = CancellationToken::new();
     let api = Api::new(shared.clone(), guard);
-    let listening = tokio::spawn(listen::serve(listener, api, settings.max_connections, closed.clone()));
+    let listening = http.spawn(listen::serve(listener, api, settings.max_connections, closed.clone()));
     let server = Server { shared, listening, closed };
     let trouble = |e: ax::StoreError| Failure::new(Exit::Unreachable, e.to_string());
     engine.announce(&url).map_err(trouble)?;
@@ -156,8 +180,16 @@ impl Server {
     }
 }
 
-async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
-    TcpListener::bind(address).await.map_err(|error| {
+/// A socket of the runtime that will serve it.
+fn bind(address: SocketAddr, http: &Handle) -> Result<TcpListener, Failure> {
+    let _http = http.enter();
+    let listen = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    listen().map_err(|error| {
         Failure::new(Exit::Unreachable, format!("can't listen on {address}: {error}"))
             .hint("another program may use the port: --port 8001, or --port 0 for any free one")
     })

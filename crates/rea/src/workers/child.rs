@@ -20,8 +20,9 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::ends::{self, Exit};
-use super::frames::{self, End, FromChild, Malformed};
+use super::frames::{self, End, FromChild, Leftovers, Malformed};
 use super::inbox::Inbox;
+use super::line::Line;
 use super::output::Sink;
 use super::spawn::{Gone, Link, Spawned, State, read_now};
 
@@ -42,6 +43,7 @@ pub(super) struct Child {
     output: pipe::Receiver,
     output_open: bool,
     link: Arc<Link>,
+    line: Arc<Line>,
     state: watch::Receiver<State>,
     inbox: Inbox,
     outbox: Vec<u8>,
@@ -50,6 +52,8 @@ pub(super) struct Child {
     pid: i32,
     jobs: u32,
     oom_kills: Option<u64>,
+    /// It takes no further jobs but those that it has come to by itself.
+    retiring: bool,
     dismissed: bool,
 }
 
@@ -92,13 +96,14 @@ enum Event<T> {
 
 impl Child {
     pub(super) fn new(spawned: Spawned) -> (Child, tokio::task::JoinHandle<()>) {
-        let Spawned { stream, output, link, gone } = spawned;
+        let Spawned { stream, output, link, line, gone } = spawned;
         let child = Child {
             stream,
             output,
             output_open: true,
             state: link.watch(),
             link,
+            line: Arc::new(line),
             inbox: Inbox::new(),
             outbox: Vec::new(),
             sent: 0,
@@ -106,6 +111,7 @@ impl Child {
             pid: 0,
             jobs: 0,
             oom_kills: ends::oom_kills(),
+            retiring: false,
             dismissed: false,
         };
         (child, gone)
@@ -113,6 +119,16 @@ impl Child {
 
     pub(super) fn link(&self) -> &Arc<Link> {
         &self.link
+    }
+
+    /// Where others may wait for it while a job runs.
+    pub(super) fn line(&self) -> &Arc<Line> {
+        &self.line
+    }
+
+    /// It is to be replaced once it has nothing to do.
+    pub(super) fn is_retiring(&self) -> bool {
+        self.retiring
     }
 
     /// Waits for the first frame. `stop` gives the reason to wait no longer.
@@ -164,12 +180,17 @@ impl Child {
             Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => 0,
             Err(_) => return Begun::Gone,
         };
+        if !self.line.permit(job.attempt.fence.token) {
+            return Begun::Gone;
+        }
         self.link.used.store(true, Ordering::Relaxed);
-        self.jobs += 1;
+        if self.sent == self.outbox.len() {
+            self.line.open();
+        }
         Begun::Yes
     }
 
-    /// Sees the job that it has been handed to its end. `true`: the process can take another.
+    /// Sees the job that it has been handed to its end. `true`: the process can go on to others.
     pub(super) async fn attend(
         &mut self,
         token: Token,
@@ -179,6 +200,7 @@ impl Child {
         rules: &Rules,
     ) -> (Outcome, bool) {
         let mut stop = std::pin::pin!(stop);
+        self.jobs += 1;
         loop {
             let frame = match self.next(stop.as_mut(), log).await {
                 Event::Frame(frame) => frame,
@@ -192,18 +214,25 @@ impl Child {
                     None => return (self.lost(log, rules).await, false),
                 },
                 Event::Closed => return (self.lost(log, rules).await, false),
-                Event::Stop(_) => match self.last_word(token) {
-                    Some(done) => Ok(done),
-                    None => {
-                        self.end(rules.kill_grace, log).await;
-                        return (Outcome::Stopped, false);
+                Event::Stop(_) => {
+                    // In this order: if the process has come to the next job, its word on this one is there to be read.
+                    self.line.close();
+                    match self.last_word(token) {
+                        Some(done) => Ok(done),
+                        None => {
+                            self.end(rules.kill_grace, log).await;
+                            return (Outcome::Stopped, false);
+                        }
                     }
-                },
+                }
             };
             match frame {
-                Ok(FromChild::Done { token: of, end, dirty, spawned }) if frames::is_token(&of, token) => {
-                    self.take_output(log);
-                    let reusable = self.clear_up(dirty, spawned, log).await && !self.is_worn_out(rules);
+                Ok(FromChild::Done { token: of, end, leftovers }) if frames::is_token(&of, token) => {
+                    let reusable = self.clear_up(leftovers, log).await;
+                    if reusable && self.is_worn_out(rules) {
+                        self.retiring = true;
+                        self.line.close();
+                    }
                     return (outcome(end, rules.result_max), reusable);
                 }
                 Ok(FromChild::Progress { token: of, progress: how_far }) if frames::is_token(&of, token) => {
@@ -225,6 +254,7 @@ impl Child {
     /// Ends the process soon, without waiting for it: it is not needed any more.
     pub(super) fn dismiss(mut self, grace: Duration) {
         self.dismissed = true;
+        self.line.abandon();
         self.link.end(grace);
     }
 
@@ -280,27 +310,33 @@ impl Child {
         state.exit.is_some() || state.gone.is_some()
     }
 
-    /// Ends what the job left behind. `true`: the process itself is as good as new.
-    async fn clear_up(&mut self, dirty: bool, spawned: bool, log: &mut impl Sink) -> bool {
-        if dirty {
+    /// Takes the rest of the job's output and ends what it left behind. `true`: the process itself is as good as new.
+    async fn clear_up(&mut self, leftovers: Leftovers, log: &mut impl Sink) -> bool {
+        if !leftovers.waits {
+            // It had no output left to be read; what there is now may be the next job's.
+            return true;
+        }
+        self.line.close();
+        self.take_output(log);
+        if leftovers.dirty {
             self.end(LEFTOVER_GRACE, log).await;
             return false;
         }
-        if spawned {
+        if leftovers.spawned {
             let before = self.state.borrow().sweeps;
             self.link.sweep(self.pid, LEFTOVER_GRACE);
             let swept = self.state.wait_for(|s| s.sweeps > before || s.exit.is_some() || s.gone.is_some()).await;
-            let over = swept.map_or(true, |s| s.exit.is_some() || s.gone.is_some());
-            if over {
+            if swept.map_or(true, |s| s.exit.is_some() || s.gone.is_some()) {
                 self.end(LEFTOVER_GRACE, log).await;
+                return false;
             }
-            return !over;
         }
-        true
+        // A few bytes into a socket that the process has emptied.
+        send(&self.stream, frames::GO, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) == Ok(frames::GO.len())
     }
 
     fn is_worn_out(&self, rules: &Rules) -> bool {
-        if self.jobs >= rules.recycle_jobs {
+        if self.retiring || self.jobs >= rules.recycle_jobs {
             return true;
         }
         self.jobs.is_multiple_of(MEMORY_EVERY)
@@ -339,6 +375,7 @@ impl Child {
     /// Ends the process and everything below it, and waits until nothing is left. What it writes meanwhile is kept.
     pub(super) async fn end(&mut self, grace: Duration, sink: &mut impl Sink) {
         self.dismissed = true;
+        self.line.abandon();
         self.link.end(grace);
         // The kernel does not end a process that waits for a disk or a dead network share. Then there is nothing to do but
         // wait: a second attempt beside it would be worse.
@@ -362,6 +399,7 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         if !mem::replace(&mut self.dismissed, true) {
+            self.line.abandon();
             self.link.end(Duration::ZERO);
         }
     }

@@ -26,7 +26,18 @@ pub(super) enum FromChild {
     /// How far a job says it is.
     Progress { token: String, progress: Progress },
     /// A job has ended.
-    Done { token: String, end: End, dirty: bool, spawned: bool },
+    Done { token: String, end: End, leftovers: Leftovers },
+}
+
+/// What a job has left in its child.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Leftovers {
+    /// Threads, or changes that can't be undone.
+    pub(super) dirty: bool,
+    /// Perhaps processes.
+    pub(super) spawned: bool,
+    /// The child begins nothing before it is told to go on.
+    pub(super) waits: bool,
 }
 
 /// How a job has ended in its child.
@@ -63,6 +74,8 @@ struct Fields<'a> {
     dirty: bool,
     #[serde(default)]
     spawned: bool,
+    #[serde(default)]
+    waits: bool,
     #[serde(borrow)]
     cause: Option<Cow<'a, str>>,
     #[serde(default, rename = "type")]
@@ -103,7 +116,9 @@ pub(super) fn parse(body: &[u8]) -> Result<FromChild, Malformed> {
                 End::Failed { error, fatal, after_ms: fields.after_ms }
             };
             let token = fields.token.into_owned();
-            Ok(FromChild::Done { token, end, dirty: fields.dirty, spawned: fields.spawned })
+            let (dirty, spawned) = (fields.dirty, fields.spawned);
+            let leftovers = Leftovers { dirty, spawned, waits: fields.waits || dirty || spawned };
+            Ok(FromChild::Done { token, end, leftovers })
         }
         "progress" => {
             let done = fields.done.ok_or_else(|| missing("done"))?;
@@ -124,6 +139,9 @@ pub(super) fn parse(body: &[u8]) -> Result<FromChild, Malformed> {
         other => Err(Malformed(format!("an unknown kind of frame, {other:?}"))),
     }
 }
+
+/// The `go` frame: the child may begin the next job.
+pub(super) const GO: &[u8] = b"\0\0\0\x0a{\"t\":\"go\"}";
 
 /// Writes the `run` frame of a job into `out`, which it clears first. By hand, because `args` and `kwargs` are JSON text
 /// already. `false`: it would be longer than a frame may be.

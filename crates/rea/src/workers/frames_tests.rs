@@ -48,13 +48,15 @@ fn every_sample_from_a_child_is_read() {
     let note = Some("three of ten".to_owned());
     let progress = Progress { done: 3.0, total: Some(10.0), note };
     assert_eq!(read[2], FromChild::Progress { token: "6f1d0a9b8c7e6f50".into(), progress });
-    let FromChild::Done { token, end, dirty: false, spawned: false } = &read[3] else { panic!("{:?}", read[3]) };
+    let FromChild::Done { token, end, leftovers } = &read[3] else { panic!("{:?}", read[3]) };
+    assert_eq!(*leftovers, Leftovers::default());
     assert!(is_token(token, Token(0x6f1d_0a9b_8c7e_6f50)) && !is_token(token, Token(1)));
     assert_eq!(*end, End::Ok(r#"{"sent":1001,"big":12345678901234567890}"#.into()));
-    let FromChild::Done { end: End::Failed { error, fatal: false, after_ms: Some(2500) }, dirty: true, .. } = &read[4]
+    let FromChild::Done { end: End::Failed { error, fatal: false, after_ms: Some(2500) }, leftovers, .. } = &read[4]
     else {
         panic!("{:?}", read[4])
     };
+    assert_eq!(*leftovers, Leftovers { dirty: true, spawned: false, waits: true });
     assert_eq!((error.cause.as_str(), error.kind.as_str()), ("error", "rea.exception.RetryableError"));
     assert!(error.traceback.as_ref().unwrap().ends_with(":\n"));
     let FromChild::Done { end: End::Failed { error, fatal: true, after_ms: None }, .. } = &read[5] else {
@@ -66,11 +68,20 @@ fn every_sample_from_a_child_is_read() {
 #[test]
 fn every_sample_to_a_child_is_written_exactly() {
     let samples = samples(">");
-    assert_eq!(samples.len(), 1, "a new sample needs a line here");
+    assert_eq!(samples.len(), 2, "a new sample needs a line here");
     let mut out = b"of the job before".to_vec();
     assert!(write_run(&mut out, &job(), 1_048_576));
     assert_eq!(std::str::from_utf8(&out[HEADER..]).unwrap(), samples[0]);
     assert_eq!(u32::from_be_bytes(out[..HEADER].try_into().unwrap()) as usize, samples[0].len());
+    assert_eq!(std::str::from_utf8(&GO[HEADER..]).unwrap(), samples[1]);
+    assert_eq!(u32::from_be_bytes(GO[..HEADER].try_into().unwrap()) as usize, samples[1].len());
+}
+
+#[test]
+fn a_child_that_leaves_something_behind_waits_even_if_it_does_not_say_so() {
+    let body = br#"{"t":"done","token":"1","ok":true,"spawned":true}"#;
+    let Ok(FromChild::Done { leftovers, .. }) = parse(body) else { panic!() };
+    assert_eq!(leftovers, Leftovers { dirty: false, spawned: true, waits: true });
 }
 
 #[test]

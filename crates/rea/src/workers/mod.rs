@@ -1,7 +1,8 @@
 //! Worker processes that can be killed: the `ax::Runner` of the program.
 //!
 //! `pool` is the door. It has slots (`slot`); each has a worker process (`child`) that runs one job at a time, spoken to in
-//! frames (`frames`, `inbox`), its output kept (`output`, `logs`). Above each worker process stands a `warden`, a process
+//! frames (`frames`, `inbox`), its output kept (`output`, `logs`). Short jobs wait in `line` at a busy process, and begin there
+//! by `permits` that can be taken back. Above each worker process stands a `warden`, a process
 //! of this same program, started by `spawn`, which finds and ends all descendants (`tree`) and holds the `lock` that
 //! proves to the next server when they are gone. `orphans` is for wardens that were killed themselves. `package` is the
 //! Python code that the worker processes run.
@@ -9,16 +10,19 @@
 //! Here is no scheduling, no retry and no store: `ax` decides, this runs and ends.
 
 mod child;
+mod descriptor;
 mod ends;
 mod exec;
 mod frames;
 mod inbox;
+mod line;
 mod lock;
 mod logs;
 mod options;
 mod orphans;
 mod output;
 mod package;
+mod permits;
 mod pool;
 mod slot;
 mod spawn;

@@ -5,15 +5,17 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ax::{Attempt, Outcome, Runner, Stop, StopReason};
+use ax_model::store::Claimed;
 use ax_model::{Cause, ErrorInfo, JobId, TaskSpec};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::child::{Begun, Child, Rules};
+use super::line::{self, Line, Turn};
 use super::logs::LogStore;
 use super::options::PoolOptions;
 use super::output::{AttemptLog, Bounds};
@@ -29,6 +31,16 @@ pub struct Pool {
     slots: Mutex<Vec<JoinHandle<()>>>,
 }
 
+/// The worker processes that have nothing to do, and who looks for one.
+#[derive(Default)]
+struct Idle {
+    children: Vec<Child>,
+    /// Attempts that wait for one to become idle. While there are any, nobody joins a line: they were here first.
+    takers: usize,
+    /// Where attempts can wait at a busy one: the lines of all worker processes.
+    lines: Vec<Arc<Line>>,
+}
+
 /// What the slots and the attempts share.
 pub(super) struct Shared {
     pub(super) options: PoolOptions,
@@ -40,7 +52,7 @@ pub(super) struct Shared {
     logs: LogStore,
     bounds: Bounds,
     offers: watch::Sender<Arc<Vec<TaskSpec>>>,
-    idle: Mutex<Vec<Child>>,
+    idle: Mutex<Idle>,
     /// A worker process has become idle.
     ready: Notify,
     /// Why the last start of a worker process failed.
@@ -71,7 +83,7 @@ impl Pool {
             logs: LogStore::of(&options.db),
             bounds: Bounds { log: options.log_bytes, line: options.log_line_bytes },
             offers: watch::channel(Arc::default()).0,
-            idle: Mutex::new(Vec::with_capacity(options.slots)),
+            idle: Mutex::default(),
             ready: Notify::new(),
             trouble: Mutex::new(None),
             options,
@@ -96,7 +108,7 @@ impl Pool {
     /// How many worker processes are ready and have nothing to do.
     #[must_use]
     pub fn idle(&self) -> usize {
-        locked(&self.shared.idle).len()
+        locked(&self.shared.idle).children.len()
     }
 }
 
@@ -113,6 +125,10 @@ impl Runner for Pool {
 
     fn slots(&self) -> usize {
         self.shared.options.slots
+    }
+
+    fn ahead(&self) -> usize {
+        self.shared.options.slots * line::DEPTH
     }
 
     fn run(&self, attempt: Attempt, stop: Stop) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
@@ -142,21 +158,9 @@ impl Runner for Pool {
 impl Shared {
     async fn run(&self, attempt: Attempt, mut stop: Stop) -> Outcome {
         let Attempt { job, started, progress } = attempt;
-        let mut child = loop {
-            let mut child = match self.take(&mut stop).await {
-                Ok(child) => child,
-                Err(outcome) => return outcome,
-            };
-            match child.begin(&job, self.rules.result_max) {
-                Begun::Yes => break child,
-                // Dropping it lets its slot start another.
-                Begun::Gone => drop(child),
-                Begun::TooLong => {
-                    self.put(child);
-                    let text = "the job with its arguments is larger than a frame of the child protocol may be";
-                    return Outcome::Fatal(ErrorInfo::new(Cause::Fatal, "ArgumentsTooLarge", text));
-                }
-            }
+        let mut child = match self.hand_over(&job, &mut stop).await {
+            Ok(child) => child,
+            Err(outcome) => return outcome,
         };
         started();
         let fence = job.attempt.fence;
@@ -170,17 +174,57 @@ impl Shared {
         outcome
     }
 
-    /// An idle worker process; waits for one where there is none, as after a crash.
-    async fn take(&self, stop: &mut Stop) -> Result<Child, Outcome> {
-        if let Some(child) = locked(&self.idle).pop() {
+    /// Gives the job to a worker process: an idle one, or a busy one that comes to it soon. With the process, once the job
+    /// is the one that it runs.
+    async fn hand_over(&self, job: &Claimed, stop: &mut Stop) -> Result<Child, Outcome> {
+        if let Some((line, turn)) = self.join(job)
+            && let Some(child) = wait_in_line(&line, turn, job, stop).await?
+        {
             return Ok(child);
         }
+        loop {
+            let mut child = self.take(stop).await?;
+            match child.begin(job, self.rules.result_max) {
+                Begun::Yes => return Ok(child),
+                // Dropping it lets its slot start another.
+                Begun::Gone => drop(child),
+                Begun::TooLong => {
+                    self.put(child);
+                    let text = "the job with its arguments is larger than a frame of the child protocol may be";
+                    return Err(Outcome::Fatal(ErrorInfo::new(Cause::Fatal, "ArgumentsTooLarge", text)));
+                }
+            }
+        }
+    }
+
+    /// Joins the shortest line, if all worker processes are busy with short jobs and nobody waits for the next idle one.
+    fn join(&self, job: &Claimed) -> Option<(Arc<Line>, oneshot::Receiver<Turn>)> {
+        let idle = locked(&self.idle);
+        if !idle.children.is_empty() || idle.takers > 0 {
+            return None;
+        }
+        let now = Instant::now();
+        let (_, line) =
+            idle.lines.iter().filter_map(|line| Some((line.room(now)?, line))).min_by_key(|(had, _)| *had)?;
+        Some((line.clone(), line.join(job, self.rules.result_max)?))
+    }
+
+    /// An idle worker process; waits for one where there is none, as after a crash.
+    async fn take(&self, stop: &mut Stop) -> Result<Child, Outcome> {
+        {
+            let mut idle = locked(&self.idle);
+            if let Some(child) = idle.children.pop() {
+                return Ok(child);
+            }
+            idle.takers += 1;
+        }
+        let _taker = Taker(self);
         let mut patience = pin!(tokio::time::sleep(self.options.import_timeout));
         let mut requested = pin!(stop.requested());
         loop {
             let mut ready = pin!(self.ready.notified());
             ready.as_mut().enable();
-            if let Some(child) = locked(&self.idle).pop() {
+            if let Some(child) = locked(&self.idle).children.pop() {
                 return Ok(child);
             }
             tokio::select! {
@@ -198,31 +242,39 @@ impl Shared {
         }
     }
 
-    /// Takes a worker process that is ready for a job.
+    /// Takes a worker process that can go on: to who waits in its line, else it is idle.
     pub(super) fn put(&self, child: Child) {
+        let line = child.line().clone();
+        let Some(child) = line.pass_on(child) else { return };
         let mut idle = locked(&self.idle);
-        if self.closing.is_cancelled() {
+        if self.closing.is_cancelled() || child.is_retiring() {
             drop(idle);
             child.dismiss(IDLE_GRACE);
             return;
         }
-        idle.push(child);
+        idle.children.push(child);
         drop(idle);
         self.ready.notify_one();
     }
 
-    /// Lets go of the idle worker process behind `link`, if it is idle.
-    pub(super) fn forget(&self, link: &Arc<spawn::Link>) -> bool {
+    /// A worker process that has just been started.
+    pub(super) fn welcome(&self, child: Child) {
+        locked(&self.idle).lines.push(child.line().clone());
+        self.put(child);
+    }
+
+    /// Lets go of the worker process behind `link`, which has ended: of its line, and of itself if it is idle.
+    pub(super) fn forget(&self, link: &Arc<spawn::Link>, line: &Arc<Line>) {
         let mut idle = locked(&self.idle);
-        let place = idle.iter().position(|child| Arc::ptr_eq(child.link(), link));
-        let child = place.map(|place| idle.swap_remove(place));
-        drop(idle);
-        child.is_some()
+        idle.lines.retain(|other| !Arc::ptr_eq(other, line));
+        let place = idle.children.iter().position(|child| Arc::ptr_eq(child.link(), link));
+        let child = place.map(|place| idle.children.swap_remove(place));
+        drop((idle, child));
     }
 
     fn close_idle(&self) {
         self.closing.cancel();
-        let idle = std::mem::take(&mut *locked(&self.idle));
+        let idle = std::mem::take(&mut locked(&self.idle).children);
         idle.into_iter().for_each(|child| child.dismiss(IDLE_GRACE));
     }
 
@@ -244,6 +296,48 @@ impl Shared {
 
     pub(super) fn url(&self) -> Option<String> {
         locked(&self.url).clone()
+    }
+}
+
+/// An attempt that waits for an idle worker process.
+struct Taker<'a>(&'a Shared);
+
+impl Drop for Taker<'_> {
+    fn drop(&mut self) {
+        locked(&self.0.idle).takers -= 1;
+    }
+}
+
+/// Waits until the worker process has come to the job. `None`: it will not; the job is as it was.
+async fn wait_in_line(
+    line: &Line,
+    mut turn: oneshot::Receiver<Turn>,
+    job: &Claimed,
+    stop: &mut Stop,
+) -> Result<Option<Child>, Outcome> {
+    let turn = tokio::select! {
+        biased;
+        turn = &mut turn => turn,
+        _ = stop.requested() => {
+            if line.leave(job.attempt.fence.token) {
+                return Err(Outcome::Stopped);
+            }
+            turn.await
+        }
+        () = tokio::time::sleep(line::PATIENCE) => {
+            if line.leave(job.attempt.fence.token) {
+                return Ok(None);
+            }
+            turn.await
+        }
+    };
+    match turn {
+        Ok(Turn::Mine(child)) => Ok(Some(child)),
+        Ok(Turn::Back) => Ok(None),
+        Err(_) => {
+            let text = "its worker process was ended just as it came to the job";
+            Err(Outcome::Interrupted(ErrorInfo::new(Cause::Interrupted, "worker ended", text)))
+        }
     }
 }
 

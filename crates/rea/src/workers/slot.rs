@@ -59,19 +59,19 @@ pub(super) async fn keep(shared: Arc<Shared>, mut ready: Option<(Child, JoinHand
 
 /// Offers a worker process to attempts, until nothing of it is left. `false`: it ended without ever being given a job.
 async fn stay(shared: &Shared, child: Child, mut gone: JoinHandle<()>) -> bool {
-    let link = child.link().clone();
+    let (link, line) = (child.link().clone(), child.line().clone());
     let mut state = link.watch();
-    shared.put(child);
+    shared.welcome(child);
     let exit = async { drop(state.wait_for(|s| s.exit.is_some()).await) };
     tokio::select! {
         _ = &mut gone => {}
         // An attempt that has it sees that itself. If none has it, letting go of it ends what it left.
         () = exit => {
-            shared.forget(&link);
+            shared.forget(&link, &line);
             let _ = gone.await;
         }
     }
-    shared.forget(&link);
+    shared.forget(&link, &line);
     link.used.load(Ordering::Relaxed)
 }
 

@@ -21,8 +21,10 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep_until};
 
 use super::ends::Exit;
+use super::line::Line;
+use super::permits::Permits;
 use super::tree::Process;
-use super::{orphans, warden};
+use super::{descriptor, orphans, warden};
 
 /// How long a warden may say nothing once its tree should be gone. One that can't end it yet says so much more often.
 const SILENCE: Duration = Duration::from_secs(3);
@@ -35,6 +37,8 @@ pub(super) struct Spawned {
     pub(super) output: pipe::Receiver,
     /// Its warden.
     pub(super) link: Arc<Link>,
+    /// Where jobs wait for it.
+    pub(super) line: Line,
     /// Ends when nothing of the worker process, its descendants and its warden is left.
     pub(super) gone: JoinHandle<()>,
 }
@@ -98,6 +102,10 @@ pub(super) async fn spawn(recipe: Recipe) -> anyhow::Result<Spawned> {
     let (output, output_end) = pipe_with(PipeFlags::CLOEXEC)?;
     control.set_nonblocking(true)?;
     stream.set_nonblocking(true)?;
+    let (permits, permits_end) = Permits::new()?;
+    // Three descriptors go by the warden's standard ones, the fourth by this message.
+    descriptor::send(&control, permits_end)?;
+    let line = Line::new(stream.try_clone()?.into(), permits);
     let ends = [control_end.into(), stream_end.into(), output_end];
     let child = spawn_blocking(move || start_warden(&recipe, ends)).await??;
     let link = Arc::new(Link {
@@ -108,7 +116,13 @@ pub(super) async fn spawn(recipe: Recipe) -> anyhow::Result<Spawned> {
         used: AtomicBool::new(false),
     });
     let gone = tokio::spawn(supervise(link.clone(), child));
-    Ok(Spawned { stream: UnixStream::from_std(stream)?, output: pipe::Receiver::from_owned_fd(output)?, link, gone })
+    Ok(Spawned {
+        stream: UnixStream::from_std(stream)?,
+        output: pipe::Receiver::from_owned_fd(output)?,
+        link,
+        line,
+        gone,
+    })
 }
 
 fn start_warden(recipe: &Recipe, ends: [OwnedFd; 3]) -> anyhow::Result<std::process::Child> {

@@ -27,7 +27,7 @@ use rustix::net::{SendFlags, send};
 use rustix::process::{WaitOptions, getpid, set_child_subreaper, setsid, wait};
 
 use super::tree::{self, Process, Snapshot};
-use super::{exec, lock};
+use super::{descriptor, exec, lock};
 
 /// How the server asks for a process, after `rea`.
 pub const VERB: &str = "__warden";
@@ -59,7 +59,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// The life of a warden. `stdin` is the server's socket, `stdout` the worker's socket, `stderr` the worker's output pipe.
+/// The life of a warden. `stdin` is the server's socket, `stdout` the worker's socket, `stderr` the worker's output pipe; the
+/// worker's permits come over the server's socket.
 fn guard(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
     let lock_path = PathBuf::from(args.next().unwrap_or_default());
     let (control, protocol, output) = take_over_stdio()?;
@@ -75,7 +76,8 @@ fn guard(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
     if is_closed(&control) {
         return Ok(());
     }
-    let child = match start_child(args, &protocol, &output) {
+    let permits = descriptor::receive(&control)?;
+    let child = match start_child(args, &protocol, &permits, &output) {
         Ok(pid) => pid,
         Err(error) => {
             say(&mut control, format!("failed {error}"));
@@ -83,7 +85,7 @@ fn guard(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
         }
     };
     // The worker process must be the last one to hold these, so that its end is the end of the file.
-    drop((protocol, output));
+    drop((protocol, permits, output));
     say(&mut control, format!("started {child}"));
     let orders = control.try_clone()?;
     thread::Builder::new().name("orders".into()).spawn(move || obey(orders))?;
@@ -139,15 +141,22 @@ fn outlive_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// Only this one thread exists yet, so the descriptor can be made inheritable without leaking into another process.
-fn start_child(args: impl Iterator<Item = OsString>, protocol: &OwnedFd, output: &OwnedFd) -> io::Result<i32> {
+/// Only this one thread exists yet, so the descriptors can be made inheritable without leaking into another process.
+fn start_child(
+    args: impl Iterator<Item = OsString>,
+    protocol: &OwnedFd,
+    permits: &OwnedFd,
+    output: &OwnedFd,
+) -> io::Result<i32> {
     fcntl_setfd(protocol, FdFlags::empty())?;
+    fcntl_setfd(permits, FdFlags::empty())?;
     let child = Command::new("/proc/self/exe")
         .arg0("rea")
         .args([VERB, BECOME])
         .arg(std::process::id().to_string())
         .args(args)
         .env("REA_FD", protocol.as_raw_fd().to_string())
+        .env("REA_PERMITS", permits.as_raw_fd().to_string())
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)
         .stderr(output.try_clone()?)
