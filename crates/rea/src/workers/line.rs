@@ -43,6 +43,7 @@ struct Waiting {
 }
 
 /// What becomes of waiting in line.
+#[expect(clippy::large_enum_variant, reason = "there is one for each job: a box would be an allocation for each")]
 pub(super) enum Turn {
     /// The process has come to this attempt, or will at once; it is the attempt's own from here on.
     Mine(Child),
