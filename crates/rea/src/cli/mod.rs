@@ -2,6 +2,7 @@
 
 mod act;
 mod address;
+mod config;
 mod db;
 mod ends;
 mod enqueue;
@@ -21,12 +22,13 @@ mod trace;
 mod wait;
 mod waits;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
 pub use exit::{Exit, Failure};
+
+use crate::settings::{Asking, Flags};
 
 /// A durable background-job runner: one binary, one SQLite file.
 #[derive(Parser)]
@@ -64,20 +66,15 @@ enum Verb {
     Queue(queue::Queue),
     /// Look after the store's file while no server runs
     Db(db::Db),
+    /// Show the settings, and where each came from
+    Config(config::Config),
 }
 
 /// Where the server or the store is, and how to print. The same for every command that asks something.
 #[derive(Args, Clone, Debug)]
 struct Reach {
-    /// The store; its server is asked if one runs
-    #[arg(long, value_name = "FILE", env = "REA_DB", default_value = "rea.db", help_heading = "Where")]
-    db: PathBuf,
-    /// A server to ask instead, such as http://127.0.0.1:8000
-    #[arg(long, env = "REA_URL", help_heading = "Where")]
-    url: Option<String>,
-    /// File that holds the server's token [else: REA_TOKEN]
-    #[arg(long, value_name = "FILE", env = "REA_TOKEN_FILE", help_heading = "Where")]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    flags: Flags<Asking>,
     /// Print JSON, as the API sends it
     #[arg(long)]
     json: bool,
@@ -95,6 +92,7 @@ pub fn main() -> ExitCode {
 fn run(verb: Verb) -> Result<Exit, Failure> {
     match verb {
         Verb::Serve(verb) => verb.run(),
+        Verb::Config(verb) => verb.run(),
         Verb::Db(verb) => asking(verb.run()),
         Verb::Enqueue(verb) => asking(verb.run()),
         Verb::Jobs(verb) => asking(verb.run()),

@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use super::{Exit, Failure, Reach, address};
 use crate::http::guard::{Guard, Token};
 use crate::http::{Api, Shared};
-use crate::settings::TOKEN_RECIPE;
+use crate::settings::{self, TOKEN_RECIPE};
 use crate::workers::LogStore;
 
 /// How long connecting may take.
@@ -60,6 +60,7 @@ impl Road {
     /// # Errors
     /// Neither can be had.
     pub(super) async fn open(reach: &Reach) -> Result<Road, Failure> {
+        let reach = &settings::Reach::new(&reach.flags.given)?;
         if let Some(url) = &reach.url {
             return Road::connect(url, None, reach).await;
         }
@@ -69,7 +70,7 @@ impl Road {
         }
         let begun = std::time::Instant::now();
         loop {
-            match open_store(&reach.db, Duration::ZERO).await {
+            match open_store(&reach.engine, Duration::ZERO).await {
                 Ok(engine) => return Ok(Road::over(engine, &reach.db)),
                 Err(OpenError::Locked { url: Some(url), pid, .. }) => return Road::connect(&url, pid, reach).await,
                 // A short command, or a server that is just starting.
@@ -88,7 +89,7 @@ impl Road {
         Road::Store { api: Api::new(shared, guard), engine }
     }
 
-    async fn connect(url: &str, pid: Option<u32>, reach: &Reach) -> Result<Road, Failure> {
+    async fn connect(url: &str, pid: Option<u32>, reach: &settings::Reach) -> Result<Road, Failure> {
         let (host, url) = address::parse(url)?;
         let token = client_token(reach)?;
         let unreachable = |why: String| {
@@ -164,9 +165,9 @@ impl Road {
     }
 }
 
-/// Opens the store at `db` as a short command does.
-pub(super) async fn open_store(db: &Path, lock_wait: Duration) -> Result<Engine, OpenError> {
-    let mut options = Options::new(db);
+/// Opens the store as a short command does.
+pub(super) async fn open_store(options: &Options, lock_wait: Duration) -> Result<Engine, OpenError> {
+    let mut options = options.clone();
     options.lock_wait_ms = u64::try_from(lock_wait.as_millis()).unwrap_or(u64::MAX);
     Engine::open(options).await
 }
@@ -203,9 +204,9 @@ pub(super) fn cannot_open(db: &Path, error: OpenError) -> Failure {
 }
 
 /// The token to send. The one in the environment is not checked for strength here: that is the server's business.
-fn client_token(reach: &Reach) -> Result<Option<Token>, Failure> {
+fn client_token(reach: &settings::Reach) -> Result<Option<Token>, Failure> {
     let Some(file) = &reach.token_file else {
-        return Ok(std::env::var("REA_TOKEN").ok().filter(|t| !t.is_empty()).map(Token::new));
+        return Ok(reach.token.clone().filter(|t| !t.is_empty()).map(Token::new));
     };
     let text = std::fs::read_to_string(file).map_err(|e| {
         Failure::new(Exit::Usage, format!("can't read the token file {}: {e}", file.display())).hint(TOKEN_RECIPE)

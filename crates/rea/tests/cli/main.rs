@@ -4,3 +4,4 @@ mod bed;
 mod local;
 mod refused;
 mod server;
+mod settings;
