@@ -163,9 +163,9 @@ fn next_step(job: &Value, state: &str) -> Result<(), Failure> {
     let id = word(&job["task_id"]);
     let next = match state {
         "held" => format!("decide: rea retry {id} | rea mark-success {id} | rea cancel {id}"),
-        "dead" | "cancelled" => format!("run it again: rea retry {id}    its output: rea log {id}"),
-        "failed" => format!("do not wait: rea retry {id}    its output: rea log {id}"),
-        "running" => format!("its output: rea log {id}    stop it: rea cancel {id}"),
+        "dead" | "cancelled" => format!("run it again: rea retry {id}    its output: rea logs {id}"),
+        "failed" => format!("do not wait: rea retry {id}    its output: rea logs {id}"),
+        "running" => format!("its output: rea logs {id}    stop it: rea cancel {id}"),
         _ => return Ok(()),
     };
     line(format!("\n{next}"))

@@ -8,10 +8,13 @@ mod ends;
 mod enqueue;
 mod exit;
 mod flags;
+mod init;
 mod job;
 mod jobs;
 mod load_error;
-mod log;
+mod logs;
+mod papers;
+mod printed;
 mod queue;
 mod road;
 mod serve;
@@ -40,6 +43,8 @@ struct Line {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// Make a directory that runs: two tasks and a file of settings
+    Init(init::Init),
     /// Run the server: take jobs over HTTP and run them in worker processes
     Serve(serve::Serve),
     /// Store a job; it runs once it is due
@@ -48,8 +53,9 @@ enum Verb {
     Jobs(jobs::Jobs),
     /// Show one job: what it is, what it waits for, what became of its attempts
     Job(job::Job),
-    /// Show the output of a job
-    Log(log::Log),
+    /// Show what a job wrote, also while it runs
+    #[command(visible_alias = "log")]
+    Logs(logs::Logs),
     /// Show the life of a job, or of a whole chain of jobs, as a timeline
     Trace(trace::Trace),
     /// Cancel jobs; running ones are stopped
@@ -68,6 +74,10 @@ enum Verb {
     Db(db::Db),
     /// Show the settings, and where each came from
     Config(config::Config),
+    /// Print what a shell needs to complete commands
+    Completions(papers::Completions),
+    /// Print the manual page, or write those of all commands
+    Man(papers::Man),
 }
 
 /// Where the server or the store is, and how to print. The same for every command that asks something.
@@ -93,11 +103,14 @@ fn run(verb: Verb) -> Result<Exit, Failure> {
     match verb {
         Verb::Serve(verb) => verb.run(),
         Verb::Config(verb) => verb.run(),
+        Verb::Init(verb) => verb.run(),
+        Verb::Completions(verb) => verb.run(),
+        Verb::Man(verb) => verb.run(),
         Verb::Db(verb) => asking(verb.run()),
         Verb::Enqueue(verb) => asking(verb.run()),
         Verb::Jobs(verb) => asking(verb.run()),
         Verb::Job(verb) => asking(verb.run()),
-        Verb::Log(verb) => asking(verb.run()),
+        Verb::Logs(verb) => asking(verb.run()),
         Verb::Trace(verb) => asking(verb.run()),
         Verb::Cancel(verb) => asking(verb.run()),
         Verb::Retry(verb) => asking(verb.run()),

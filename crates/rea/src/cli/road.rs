@@ -50,7 +50,9 @@ pub(super) type Exact = BTreeMap<String, Box<RawValue>>;
 
 /// A good answer.
 pub(super) struct Answer {
+    /// Of a piece of a log: where to go on, and whose it is.
     pub(super) next_offset: Option<u64>,
+    pub(super) attempt: Option<u32>,
     pub(super) body: hyper::body::Bytes,
 }
 
@@ -232,8 +234,10 @@ fn answer(head: &axum::http::response::Parts, body: hyper::body::Bytes) -> Resul
     if !head.status.is_success() {
         return Err(Failure::of_problem(head.status.as_u16(), &serde_json::from_slice(&body).unwrap_or_default()));
     }
-    let next_offset = head.headers.get(crate::http::log::NEXT_OFFSET).and_then(|v| v.to_str().ok()?.parse().ok());
-    Ok(Answer { next_offset, body })
+    let number = |name| head.headers.get(name).and_then(|v: &axum::http::HeaderValue| v.to_str().ok()?.parse().ok());
+    let next_offset = number(crate::http::log::NEXT_OFFSET);
+    let attempt = number(crate::http::log::LOG_ATTEMPT).and_then(|n| u32::try_from(n).ok());
+    Ok(Answer { next_offset, attempt, body })
 }
 
 fn parse(answer: &Answer) -> Result<Value, Failure> {

@@ -188,6 +188,8 @@ impl Kind {
             Kind::Path => "FILE",
             Kind::Program => "PROGRAM",
             Kind::Address => "ADDRESS",
+            Kind::Text => "URL",
+            Kind::Word(_) => "WORD",
             Kind::Whole { .. } => "N",
             Kind::Span { .. } => "TIME",
             Kind::Bytes { .. } => "SIZE",

@@ -129,3 +129,23 @@ async fn running_attempts_are_told_from_memory() {
     assert_eq!((&running["jobs"][0]["task_id"], &running["jobs"][0]["attempt"]), (&json!(id), &json!(1)));
     bed.end().await;
 }
+
+#[tokio::test]
+async fn c116_names_of_every_script_are_kept_and_found() {
+    let bed = Bed::new().await;
+    let (queue, key, tag) = ("队列 📬", "clé-שרה", "标签");
+    let job = json!({ "task": "echo", "args": ["🦀 مرحبا"], "queue": queue, "key": key, "tags": [tag] });
+    let id = bed.enqueue(job).await;
+    bed.enqueue(json!({ "task": "echo" })).await;
+    for (field, value) in [("queue", queue), ("key", key), ("tag", tag)] {
+        let (_, found) = bed.get(&format!("/jobs?{field}={}", encode(value))).await;
+        let ids: Vec<&str> = found["jobs"].as_array().unwrap().iter().filter_map(|j| j["task_id"].as_str()).collect();
+        assert_eq!(ids, [&id], "{field}");
+        assert_eq!(found["jobs"][0]["queue"], queue);
+    }
+    let done = bed.reach(&id, "success").await;
+    assert_eq!(done["result"], json!(["🦀 مرحبا"]));
+    let (status, paused) = bed.post(&format!("/queues/{}/pause", encode(queue)), "").await;
+    assert_eq!((status, &paused["name"]), (200, &queue.into()));
+    bed.end().await;
+}

@@ -1,7 +1,9 @@
 //! The real program, as a person or a script runs it: with a server, and without one.
 
 mod bed;
+mod doors;
 mod local;
 mod refused;
 mod server;
 mod settings;
+mod unicode;
