@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ax_model::{Clock, Defaults};
 use ax_model::limits::Limits;
 use ax_model::priority::Ageing;
+use ax_model::{Clock, Defaults};
 
 use crate::clock::SystemClock;
 use crate::journal::{Journal, Silent};

@@ -152,7 +152,7 @@ impl<'a> Table<'a> {
             ),
             hint: hint_for(found.name, found.default),
         })?;
-        Ok((found.key, self.place.from_here(found.kind, read), self.place.line(&key.span())))
+        Ok((found.key, self.place.beside(found.kind, read), self.place.line(&key.span())))
     }
 
     /// What was probably meant by a key that is none.
@@ -211,7 +211,7 @@ impl Place<'_> {
     }
 
     /// Files count from the directory of this file.
-    fn from_here(&self, kind: Kind, value: Value) -> Value {
+    fn beside(&self, kind: Kind, value: Value) -> Value {
         let dir = self.path.parent().unwrap_or(Path::new(""));
         match (kind, value) {
             (Kind::Path, Value::Path(path)) => Value::Path(dir.join(path)),
