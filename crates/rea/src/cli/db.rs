@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use serde_json::json;
 
 use super::road::{cannot_open, open_store};
 use super::{Exit, Failure, show};
@@ -18,31 +19,44 @@ pub(super) struct Db {
     verb: Verb,
 }
 
+/// Which store, and how to print.
+#[derive(Args)]
+struct Store {
+    #[command(flatten)]
+    flags: Flags<StoreOnly>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
 #[derive(Subcommand)]
 enum Verb {
     /// Make the store, or bring an older one up to this version
     Migrate {
         #[command(flatten)]
-        flags: Flags<StoreOnly>,
+        store: Store,
     },
     /// Compare everything that the store keeps twice; exit code 1 when something does not agree
     Check {
         #[command(flatten)]
-        flags: Flags<StoreOnly>,
+        store: Store,
     },
 }
 
 impl Db {
     pub(super) async fn run(self) -> Result<Exit, Failure> {
-        let (Verb::Migrate { flags } | Verb::Check { flags }) = &self.verb;
-        let reach = Reach::new(&flags.given)?;
+        let (Verb::Migrate { store } | Verb::Check { store }) = &self.verb;
+        let (reach, json) = (Reach::new(&store.flags.given)?, store.json);
         let db = &reach.db;
         match self.verb {
             // Opening does it.
             Verb::Migrate { .. } => {
                 let engine = open_store(&reach.engine, LOCK_WAIT).await.map_err(|e| cannot_open(db, e))?;
                 engine.close().await;
-                show::line(format!("{} is up to date", db.display()))?;
+                match json {
+                    true => show::json(&json!({ "db": db.to_string_lossy(), "up_to_date": true }))?,
+                    false => show::line(format!("{} is up to date", db.display()))?,
+                }
                 Ok(Exit::Ok)
             }
             Verb::Check { .. } => {
@@ -53,14 +67,16 @@ impl Db {
                 let found = engine.client().check().await;
                 engine.close().await;
                 let faults = found.map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?;
-                for fault in &faults {
-                    show::line(show::word(&fault.as_str().into()))?;
+                let sound = faults.is_empty();
+                if json {
+                    show::json(&json!({ "db": db.to_string_lossy(), "sound": sound, "faults": faults }))?;
+                } else {
+                    faults.iter().try_for_each(|fault| show::line(show::word(&fault.as_str().into())))?;
+                    if sound {
+                        show::line("sound")?;
+                    }
                 }
-                if faults.is_empty() {
-                    show::line("sound")?;
-                    return Ok(Exit::Ok);
-                }
-                Ok(Exit::Failed)
+                Ok(if sound { Exit::Ok } else { Exit::Failed })
             }
         }
     }

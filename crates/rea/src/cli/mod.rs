@@ -13,6 +13,7 @@ mod job;
 mod jobs;
 mod load_error;
 mod logs;
+mod narrow;
 mod papers;
 mod printed;
 mod queue;
@@ -90,6 +91,12 @@ struct Reach {
     json: bool,
 }
 
+/// The whole command line, described.
+#[must_use]
+pub fn command() -> clap::Command {
+    <Line as clap::CommandFactory>::command()
+}
+
 /// Runs the program.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -129,12 +136,10 @@ fn asking(command: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, 
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_well_formed() {
-        Line::command().debug_assert();
+        command().debug_assert();
     }
 }

@@ -4,12 +4,12 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, CommandFactory, ValueEnum, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
 use clap_complete::{Generator, Shell};
 use clap_mangen::Man as Page;
 
 use super::show::line;
-use super::{Exit, Failure, Line};
+use super::{Exit, Failure, command};
 
 const COMPLETIONS: &str = "Examples:
   rea completions bash > ~/.local/share/bash-completion/completions/rea
@@ -43,11 +43,11 @@ impl Completions {
             For::Zsh => Shell::Zsh,
             For::Fish => Shell::Fish,
         };
-        let mut command = Line::command();
-        command.set_bin_name("rea");
-        command.build();
+        let mut whole = command();
+        whole.set_bin_name("rea");
+        whole.build();
         let mut text = Vec::new();
-        shell.try_generate(&command, &mut text)?;
+        shell.try_generate(&whole, &mut text)?;
         std::io::stdout().lock().write_all(&text)?;
         Ok(Exit::Ok)
     }
@@ -64,10 +64,10 @@ pub(super) struct Man {
 
 impl Man {
     pub(super) fn run(self) -> Result<Exit, Failure> {
-        let mut command = Line::command();
-        command.build();
+        let mut whole = command();
+        whole.build();
         let Some(dir) = self.out else {
-            std::io::stdout().lock().write_all(&page(command)?)?;
+            std::io::stdout().lock().write_all(&page(whole)?)?;
             return Ok(Exit::Ok);
         };
         let cannot = |path: &Path, e: &std::io::Error| {
@@ -75,7 +75,7 @@ impl Man {
                 .hint("name a directory: --out DIR")
         };
         fs::create_dir_all(&dir).map_err(|e| cannot(&dir, &e))?;
-        for command in all(command) {
+        for command in all(whole) {
             let path = dir.join(format!("{}.1", command.get_display_name().unwrap_or(command.get_name())));
             fs::write(&path, page(command)?).map_err(|e| cannot(&path, &e))?;
             line(path.to_string_lossy())?;

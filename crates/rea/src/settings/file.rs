@@ -144,15 +144,27 @@ impl<'a> Table<'a> {
             );
             return bad(problem, "put it into a file of its own and name that: token_file = \"rea.token\"");
         }
-        let read = found.kind.read_toml(value.get_ref()).map_err(|wrong| BadSetting {
+        let value = self.checked(&whole, found.kind, value, hint_for(found.name, found.default))?;
+        Ok((found.key, value, self.place.line(&key.span())))
+    }
+
+    /// A value of this kind; further kinds of tables read their fields with it.
+    fn checked(
+        &self,
+        whole: &str,
+        kind: Kind,
+        value: &Spanned<DeValue<'_>>,
+        hint: String,
+    ) -> Result<Value, BadSetting> {
+        let read = kind.read_toml(value.get_ref()).map_err(|wrong| BadSetting {
             problem: format!(
                 "{}: {whole} = {}: {wrong}",
                 self.place.of(&value.span()),
                 self.place.text_of(&value.span())
             ),
-            hint: hint_for(found.name, found.default),
+            hint,
         })?;
-        Ok((found.key, self.place.beside(found.kind, read), self.place.line(&key.span())))
+        Ok(self.place.beside(kind, read))
     }
 
     /// What was probably meant by a key that is none.

@@ -2,6 +2,7 @@
 
 mod bed;
 mod doors;
+mod json;
 mod local;
 mod refused;
 mod server;
