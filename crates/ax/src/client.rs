@@ -119,6 +119,14 @@ impl Client {
         self.node.store.get(id).await
     }
 
+    /// Ids of jobs from `first` to `last`, both included, greatest first; at most `limit`.
+    ///
+    /// # Errors
+    /// The store's own trouble.
+    pub async fn ids(&self, first: JobId, last: JobId, limit: usize) -> Result<Vec<JobId>, StoreError> {
+        self.node.store.ids(first, last, limit).await
+    }
+
     /// Waits until the job is final or held, for at most `limit`, and returns it as it is then.
     ///
     /// # Errors

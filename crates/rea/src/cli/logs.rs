@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::printed::{Printed, note};
 use super::road::Road;
+use super::whole::whole;
 use super::{Exit, Failure, Reach};
 use crate::http::query::encode;
 
@@ -25,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Logs {
-    /// The job's id
+    /// The job's id, or its beginning
     #[arg(value_name = "TASK_ID")]
     id: String,
     /// Of this attempt instead of the newest
@@ -39,8 +40,15 @@ pub(super) struct Logs {
 }
 
 impl Logs {
-    pub(super) async fn run(self) -> Result<Exit, Failure> {
+    pub(super) async fn run(mut self) -> Result<Exit, Failure> {
         let mut road = Road::open(&self.reach).await?;
+        self.id = match whole(&mut road, &self.id).await {
+            Ok(id) => id,
+            Err(failure) => {
+                road.close().await;
+                return Err(failure);
+            }
+        };
         let mut printed = Printed::new(self.reach.json);
         let copied = match self.follow {
             // Nothing is written while no server runs.

@@ -25,6 +25,7 @@ mod tasks;
 mod trace;
 mod wait;
 mod waits;
+mod whole;
 
 use std::process::ExitCode;
 
