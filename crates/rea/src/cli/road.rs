@@ -68,7 +68,8 @@ impl Road {
         }
         if !reach.db.exists() {
             let message = format!("there is no store at {} and no --url was given", reach.db.display());
-            return Err(Failure::new(Exit::Unreachable, message).hint("start a server: rea serve demo_task.py"));
+            return Err(Failure::new(Exit::Unreachable, message)
+                .hint("start a server: rea serve tasks.py; rea init makes a directory to begin with"));
         }
         let begun = std::time::Instant::now();
         loop {
@@ -96,7 +97,7 @@ impl Road {
         let token = client_token(reach)?;
         let unreachable = |why: String| {
             Failure::new(Exit::Unreachable, format!("can't reach the server at {url}: {why}"))
-                .hint("is it running? start one: rea serve demo_task.py")
+                .hint("is it running? start one: rea serve tasks.py")
         };
         let stream = match tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&host)).await {
             Ok(Ok(stream)) => stream,

@@ -7,12 +7,20 @@ use super::show::{Screen, word};
 use super::{Exit, Failure};
 use crate::http::query::encode;
 
+/// Fewer name no job.
+const DIGITS_MIN: usize = 4;
+
 /// The whole id for `typed`, which may be its beginning. What can't be the beginning of an id is given back as it is: the
 /// API refuses it in its own words.
 ///
 /// # Errors
 /// No job's id begins so, or those of several do.
 pub(super) async fn whole(road: &mut Road, typed: &str) -> Result<String, Failure> {
+    let digits = typed.chars().filter(|c| *c != '-').count();
+    if (1..DIGITS_MIN).contains(&digits) && typed.chars().all(|c| c == '-' || c.is_ascii_hexdigit()) {
+        return Err(Failure::new(Exit::NotFound, format!("\"{typed}\" is no job id"))
+            .hint(format!("give at least {DIGITS_MIN} of its digits; `rea jobs` lists them")));
+    }
     if typed.parse::<ax::model::JobId>().is_ok() || ax::model::JobId::range_of_prefix(typed).is_none() {
         return Ok(typed.to_owned());
     }

@@ -116,6 +116,8 @@ impl Resolved {
     pub(super) fn refuse<T>(&self, key: Key, problem: &str, hint: &str) -> Result<T, BadSetting> {
         match self.origin(key) {
             Origin::Default => bad(problem, hint),
+            // Words without a flag stand in the problem themselves.
+            Origin::Flag(_) if key.setting().flag == WORDS => bad(problem, hint),
             origin => bad(format!("{origin}: {problem}"), hint),
         }
     }

@@ -232,10 +232,11 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
         "m" | "min" => 60.0,
         "h" => 3_600.0,
         "d" => 86_400.0,
-        unit => return Err(format!("\"{unit}\" is no unit of time; use ms, s, m, h or d")),
+        unit if end > 0 => return Err(format!("\"{unit}\" is no unit of time; use ms, s, m, h or d")),
+        _ => return Err("is no length of time, such as 30, 0.5, 10m or 2h".to_owned()),
     };
     let number: f64 =
-        text[..end].trim().parse().map_err(|_| "is no number of seconds, such as 30, 0.5, 10m or 2h".to_owned())?;
+        text[..end].trim().parse().map_err(|_| "is no length of time, such as 30, 0.5, 10m or 2h".to_owned())?;
     if !(0.0..=1e10).contains(&(number * factor)) {
         return Err("must be 0 or more, and no more than 300 years".to_owned());
     }
@@ -250,7 +251,8 @@ fn bytes(text: &str) -> Result<u64, String> {
         "KiB" => 1 << 10,
         "MiB" => 1 << 20,
         "GiB" => 1 << 30,
-        unit => return Err(format!("\"{unit}\" is no unit of size; use B, KiB, MiB or GiB")),
+        unit if end > 0 => return Err(format!("\"{unit}\" is no unit of size; use B, KiB, MiB or GiB")),
+        _ => return Err("is no size, such as 4096, 512KiB or 10MiB".to_owned()),
     };
     let number: u64 = text[..end].trim().parse().map_err(|_| "is no size, such as 4096, 512KiB or 10MiB".to_owned())?;
     number.checked_mul(factor).ok_or_else(|| "is too large".to_owned())

@@ -7,4 +7,5 @@ mod local;
 mod refused;
 mod server;
 mod settings;
+mod slips;
 mod unicode;
