@@ -263,6 +263,7 @@ async fn overview(settings: &settings::Serve, engine: &Engine, url: &str) {
         action = "ready",
         url,
         db = %settings.engine.path.display(),
+        settings = settings.file.as_ref().map(|file| tracing::field::display(file.display())),
         workers = status.slots,
         tasks,
         queue_length = status.counts.ready,

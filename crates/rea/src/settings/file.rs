@@ -1,16 +1,15 @@
 //! Reads `rea.toml`: which keys it sets, on which line. Everything else in it is refused with its place, so that a slip never
 //! becomes a default that nobody wanted.
-//!
-//! `Place` and `Table` are what further kinds of tables are read with: a new one is a line in `read`.
+//! Tables that are no settings get an arm in `File::read` and a file of their own, which reads them with `place.rs`.
 
-use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ax::model::catalogue::nearest;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
+use super::place::{Place, Table};
 use super::value::{Kind, Value};
 use super::{BadSetting, Key, bad};
 
@@ -28,20 +27,6 @@ pub(super) struct File {
     pub(super) path: PathBuf,
     /// What it sets, and the line.
     pub(super) values: Vec<(Key, Value, usize)>,
-}
-
-/// A table of the file. `name` is its whole name; empty at the top.
-struct Table<'a> {
-    name: &'a str,
-    table: &'a DeTable<'a>,
-    place: Place<'a>,
-}
-
-/// Finds lines.
-#[derive(Clone, Copy)]
-struct Place<'a> {
-    path: &'a Path,
-    text: &'a str,
 }
 
 impl File {
@@ -111,23 +96,11 @@ fn is_section(name: &str) -> bool {
     Key::ALL.iter().any(|key| key.setting().name.split_once('.').is_some_and(|(section, _)| section == name))
 }
 
-impl<'a> Table<'a> {
-    /// Keys and values in the order of the file, so that the first slip is told first.
-    fn entries(&self) -> Vec<(&'a Spanned<std::borrow::Cow<'a, str>>, &'a Spanned<DeValue<'a>>)> {
-        let mut entries: Vec<_> = self.table.iter().collect();
-        entries.sort_by_key(|(key, _)| key.span().start);
-        entries
-    }
-
-    /// The whole name of a key in this table.
-    fn whole(&self, key: &str) -> String {
-        if self.name.is_empty() { key.to_owned() } else { format!("{}.{key}", self.name) }
-    }
-
+impl Table<'_> {
     /// One setting.
     fn setting(
         &self,
-        key: &Spanned<std::borrow::Cow<'_, str>>,
+        key: &Spanned<DeString<'_>>,
         value: &Spanned<DeValue<'_>>,
     ) -> Result<(Key, Value, usize), BadSetting> {
         let whole = self.whole(key.get_ref());
@@ -146,25 +119,6 @@ impl<'a> Table<'a> {
         }
         let value = self.checked(&whole, found.kind, value, hint_for(found.name, found.default))?;
         Ok((found.key, value, self.place.line(&key.span())))
-    }
-
-    /// A value of this kind; further kinds of tables read their fields with it.
-    fn checked(
-        &self,
-        whole: &str,
-        kind: Kind,
-        value: &Spanned<DeValue<'_>>,
-        hint: String,
-    ) -> Result<Value, BadSetting> {
-        let read = kind.read_toml(value.get_ref()).map_err(|wrong| BadSetting {
-            problem: format!(
-                "{}: {whole} = {}: {wrong}",
-                self.place.of(&value.span()),
-                self.place.text_of(&value.span())
-            ),
-            hint,
-        })?;
-        Ok(self.place.beside(kind, read))
     }
 
     /// What was probably meant by a key that is none.
@@ -202,44 +156,6 @@ fn written(name: &str) -> String {
 fn hint_for(name: &str, default: &str) -> String {
     let default = if default.is_empty() { String::new() } else { format!("; its default is {default}") };
     format!("see docs/settings.md, {name}{default}")
-}
-
-impl Place<'_> {
-    fn line(&self, span: &Range<usize>) -> usize {
-        self.text.as_bytes()[..span.start.min(self.text.len())].iter().filter(|b| **b == b'\n').count() + 1
-    }
-
-    /// `rea.toml:7`.
-    fn of(&self, span: &Range<usize>) -> String {
-        format!("{}:{}", self.path.display(), self.line(span))
-    }
-
-    /// What is written there, if it is short.
-    fn text_of(&self, span: &Range<usize>) -> String {
-        match self.text.get(span.clone()) {
-            Some(text) if text.len() <= 60 && !text.contains('\n') => text.to_owned(),
-            _ => "…".to_owned(),
-        }
-    }
-
-    /// Files count from the directory of this file.
-    fn beside(&self, kind: Kind, value: Value) -> Value {
-        let dir = self.path.parent().unwrap_or(Path::new(""));
-        match (kind, value) {
-            (Kind::Path, Value::Path(path)) => Value::Path(dir.join(path)),
-            (Kind::Program, Value::Path(path)) if path.components().count() > 1 => Value::Path(dir.join(path)),
-            (Kind::List, Value::List(texts)) => Value::List(
-                texts
-                    .into_iter()
-                    .map(|text| match text.ends_with(".py") || text.contains('/') {
-                        true => dir.join(&text).to_str().map_or(text.clone(), str::to_owned),
-                        false => text,
-                    })
-                    .collect(),
-            ),
-            (_, value) => value,
-        }
-    }
 }
 
 /// A file that was found, not named, must be this user's own: it says where tokens are sent and what code is run.

@@ -137,11 +137,9 @@ fn arg(key: Key) -> Arg {
         WORDS => arg.value_name(WORDS).num_args(0..).action(ArgAction::Append),
         flag => arg.long(flag).value_name(kind.placeholder()).allow_hyphen_values(false),
     };
-    let arg = if kind == Kind::List { arg.action(ArgAction::Append) } else { arg };
+    let arg = if matches!(kind, Kind::List | Kind::Code) { arg.action(ArgAction::Append) } else { arg };
     let arg = match kind {
-        Kind::Path if key == Key::Db => arg.value_hint(ValueHint::FilePath),
-        Kind::Path | Kind::Program => arg.value_hint(ValueHint::FilePath),
-        Kind::List if setting.flag == WORDS => arg.value_hint(ValueHint::FilePath),
+        Kind::Path | Kind::Program | Kind::Code => arg.value_hint(ValueHint::FilePath),
         _ => arg,
     };
     match kind {
@@ -154,7 +152,7 @@ fn arg(key: Key) -> Arg {
 fn read(key: Key, matches: &ArgMatches) -> Option<Value> {
     let setting = key.setting();
     match setting.kind {
-        Kind::List => {
+        Kind::List | Kind::Code => {
             let lists = matches.get_many::<Value>(setting.name)?;
             let texts = lists.flat_map(|list| if let Value::List(texts) = list { texts.clone() } else { Vec::new() });
             Some(Value::List(texts.collect()))

@@ -5,6 +5,7 @@
 
 mod file;
 mod flags;
+mod place;
 mod plain;
 mod resolve;
 mod table;

@@ -101,6 +101,8 @@ pub struct Serve {
     pub log_filter: String,
     /// How the engine works; it names the store.
     pub engine: Options,
+    /// The file of settings that was read.
+    pub file: Option<PathBuf>,
 }
 
 /// Checks everything that can be checked without opening the store.
@@ -151,6 +153,7 @@ pub(super) fn of(all: &Resolved) -> Result<Serve, BadSetting> {
         },
         log_filter: all.text(Key::LogFilter).unwrap_or_default(),
         engine: engine(all),
+        file: all.file.clone(),
     })
 }
 

@@ -70,7 +70,7 @@ impl Resolved {
         for key in Key::ALL {
             let setting = key.setting();
             let default = match setting.default {
-                "" if setting.kind == Kind::List => Value::List(Vec::new()),
+                "" if matches!(setting.kind, Kind::List | Kind::Code) => Value::List(Vec::new()),
                 "" => Value::Nothing,
                 text => setting.kind.read(text).unwrap_or(Value::Nothing),
             };

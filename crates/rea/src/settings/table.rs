@@ -62,7 +62,7 @@ settings! {
     TokenFile "token_file" "REA_TOKEN_FILE" "token-file" Path, "", "File that holds the token which clients must send";
     Token "token" "REA_TOKEN" "" Secret, "", "The token itself, only in the environment; a named file goes before it";
 
-    Code "serve.code" "REA_CODE" "FILE.py|MODULE" List, "", "Python files (demo_task.py) or modules (my.tasks) that define tasks";
+    Code "serve.code" "REA_CODE" "FILE.py|MODULE" Code, "", "Python files (demo_task.py) or modules (my.tasks) that define tasks";
     Host "serve.host" "REA_HOST" "host" Address, "127.0.0.1", "Address to listen on; any other than a loopback address needs a token";
     Port "serve.port" "REA_PORT" "port" Whole { min: 0, max: 65_535 }, "8000", "Port to listen on; 0 = any free one";
     Workers "serve.workers" "REA_WORKERS" "workers" Whole { min: 1, max: 1024 }, "4", "How many jobs run at a time, each in a process of its own";

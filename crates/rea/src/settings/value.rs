@@ -22,6 +22,8 @@ pub enum Kind {
     Program,
     /// Texts; in a flag or variable with commas between them.
     List,
+    /// A list of Python files, which count from the directory of `rea.toml`, and modules.
+    Code,
     /// An IP address, or `localhost`.
     Address,
     /// A name that jobs use, such as that of a queue.
@@ -84,7 +86,7 @@ impl Kind {
     pub fn read(self, typed: &str) -> Result<Value, String> {
         match self {
             Kind::Secret => Ok(Value::Secret(typed.to_owned())),
-            Kind::List => {
+            Kind::List | Kind::Code => {
                 Ok(Value::List(typed.split(',').map(str::trim).filter(|t| !t.is_empty()).map(str::to_owned).collect()))
             }
             _ if typed.is_empty() => Err("is empty".to_owned()),
@@ -117,17 +119,17 @@ impl Kind {
     /// What would be right.
     pub fn read_toml(self, value: &DeValue<'_>) -> Result<Value, String> {
         match (self, value) {
-            (Kind::List, DeValue::Array(items)) => {
+            (Kind::List | Kind::Code, DeValue::Array(items)) => {
                 let texts = items.iter().map(|item| item.get_ref().as_str().map(str::to_owned));
                 texts.collect::<Option<Vec<_>>>().map(Value::List).ok_or_else(|| self.expected())
             }
-            (Kind::List, DeValue::String(text)) => Ok(Value::List(vec![text.to_string()])),
+            (Kind::List | Kind::Code, DeValue::String(text)) => Ok(Value::List(vec![text.to_string()])),
             (Kind::Whole { .. }, DeValue::Integer(number)) => self.read(&plain(number)),
             (Kind::Bytes { .. }, DeValue::Integer(number)) => self.read(&plain(number)),
             (Kind::Span { .. }, DeValue::Integer(number)) => self.read(&plain(number)),
             (Kind::Span { .. }, DeValue::Float(number)) => self.read(number.as_str()),
             // A number in quotes is as clear as one without.
-            (_, DeValue::String(text)) if self != Kind::List => self.read(text),
+            (_, DeValue::String(text)) => self.read(text),
             _ => Err(self.expected()),
         }
     }
@@ -135,7 +137,7 @@ impl Kind {
     /// What stands in the file must be this.
     fn expected(self) -> String {
         match self {
-            Kind::List => "must be a list of texts, such as [\"a\", \"b\"]".to_owned(),
+            Kind::List | Kind::Code => "must be a list of texts, such as [\"a\", \"b\"]".to_owned(),
             Kind::Whole { min, max } => format!("must be a whole number from {min} to {max}"),
             Kind::Span { .. } => "must be a length of time, such as \"10m\", or a number of seconds".to_owned(),
             Kind::Bytes { .. } => "must be a size, such as \"10MiB\", or a number of bytes".to_owned(),
@@ -169,7 +171,7 @@ impl Kind {
             Kind::Text | Kind::Secret => "text".to_owned(),
             Kind::Path => "file".to_owned(),
             Kind::Program => "program or file".to_owned(),
-            Kind::List => "list".to_owned(),
+            Kind::List | Kind::Code => "list".to_owned(),
             Kind::Address => "IP address".to_owned(),
             Kind::Name => "name".to_owned(),
             Kind::Filter => "filter".to_owned(),

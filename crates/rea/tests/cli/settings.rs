@@ -39,6 +39,7 @@ fn a_server_runs_by_the_file_and_says_where_it_is_wrong() {
     let bed = Bed::new();
     bed.write("rea.toml", "[serve]\ncode = [\"tasks.py\"]\n\n[jobs]\nmax_attempts = 1\nretry_base = 0\n");
     let server = bed.serve(&[]);
+    let server_line = server.before.lines().last().unwrap_or_default().to_owned();
     let waited = bed.rea(&["enqueue", "tasks:add", "1", "2", "--wait=20"]);
     assert_eq!(waited.word(), "3");
     // A task's own word goes before the file's.
@@ -47,6 +48,7 @@ fn a_server_runs_by_the_file_and_says_where_it_is_wrong() {
     let id = bed.rea(&["enqueue", "tasks:broken", "--delay", "1h"]).word().to_owned();
     assert_eq!(bed.rea(&["job", &id, "--json"]).json()["max_attempts"], 1);
     assert_eq!(server.stop().0, 0);
+    assert!(server_line.contains("\"settings\":\"rea.toml\""), "{server_line}");
     bed.write("rea.toml", "[serve]\ncode = [\"task.py\"]\n");
     let said = bed.rea(&["serve", "--port", "0"]);
     assert!(said.code == 2 && said.err.contains("rea.toml:2: there is no file task.py"), "{}", said.err);
@@ -58,6 +60,30 @@ fn a_server_runs_by_the_file_and_says_where_it_is_wrong() {
     }
     let said = bed.rea(&["jobs", "--config", "nowhere.toml"]);
     assert!(said.code == 2 && said.err.contains("can't read the settings in nowhere.toml"), "{}", said.err);
+}
+
+/// What is set reaches the engine and the workers.
+#[test]
+fn limits_and_graces_hold_where_they_are_set() {
+    let bed = Bed::new();
+    let loud = "from rea.task import task\n\n@task\ndef loud(n):\n    print('x' * 99 + '\\n' * n)\n    return 'y' * n\n\n\
+                @task\ndef stuck():\n    import signal, time\n    signal.pthread_sigmask(signal.SIG_BLOCK, [15])\n    time.sleep(60)\n";
+    bed.write("loud.py", loud);
+    bed.write(
+        "rea.toml",
+        "[serve]\ncode = [\"loud.py\"]\nkill_grace = 0.1\n[jobs]\ntimeout = \"300ms\"\nmax_attempts = 1\n\
+         [limits]\nlog = \"4KiB\"\nlog_line = 256\nresult = \"1KiB\"\n",
+    );
+    let server = bed.serve(&[]);
+    let said = bed.rea(&["enqueue", "loud:loud", "5000", "--timeout", "20", "--wait=20"]);
+    assert!(said.code == 1 && said.err.contains("the limit is 1,024"), "{}", said.err);
+    let id = bed.rea(&["jobs", "--ids"]).word().to_owned();
+    assert!(bed.rea(&["logs", &id]).out.ends_with("[output cut by rea after 4096 bytes]\n"));
+    let begun = std::time::Instant::now();
+    let said = bed.rea(&["enqueue", "loud:stuck", "--wait=20"]);
+    assert!(said.code == 1 && said.err.contains("is dead"), "{}", said.err);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(4), "the kill waited for {:?}", begun.elapsed());
+    assert_eq!(server.stop().0, 0);
 }
 
 #[test]
