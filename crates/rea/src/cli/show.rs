@@ -21,10 +21,10 @@ impl Screen {
     /// Looks at stdout, `NO_COLOR`, `TERM` and `COLUMNS`.
     pub(super) fn stdout() -> Screen {
         let terminal = std::io::stdout().is_terminal();
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
-            || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let variable = |name| std::env::var_os(name).and_then(|text| text.into_string().ok());
+        let colour = terminal && takes_colour(variable("NO_COLOR").as_deref(), variable("TERM").as_deref());
         let width = terminal.then(columns).flatten();
-        Screen { colour: terminal && !plain, width, now_us: jiff::Timestamp::now().as_microsecond() }
+        Screen { colour, width, now_us: jiff::Timestamp::now().as_microsecond() }
     }
 
     /// A table without lines, a row a line. On a terminal that is too narrow each row is a few short lines instead: what is
@@ -99,6 +99,11 @@ fn exact(text: &str) -> String {
         (Some(second), true) => format!("{}Z", for_terminal(&second.replacen('T', " ", 1))),
         _ => for_terminal(text),
     }
+}
+
+/// Whether a terminal with these variables is to get colours.
+fn takes_colour(no_color: Option<&str>, term: Option<&str>) -> bool {
+    no_color.is_none_or(str::is_empty) && term != Some("dumb")
 }
 
 /// How wide the terminal is, or is said to be.
@@ -211,6 +216,16 @@ mod tests {
         assert_eq!(screen.relative(&"1970-01-01T00:00:30.000000Z".into()), "in 30 s");
         assert_eq!(screen.relative(&"1970-01-01T00:00:00.500000Z".into()), "now");
         assert_eq!(screen.relative(&Value::Null), "-");
+    }
+
+    #[test]
+    fn colours_are_left_out_where_they_are_not_wanted() {
+        assert!(takes_colour(None, Some("xterm")) && takes_colour(Some(""), None));
+        assert!(!takes_colour(Some("1"), Some("xterm")) && !takes_colour(None, Some("dumb")));
+        let plain = Screen { colour: false, width: None, now_us: 0 };
+        let colourful = Screen { colour: true, width: None, now_us: 0 };
+        assert_eq!((plain.state("dead"), colourful.state("dead")), ("dead".into(), "\x1b[31mdead\x1b[0m".into()));
+        assert_eq!(colourful.state("pending"), "pending");
     }
 
     #[test]

@@ -128,7 +128,9 @@ impl Table<'_> {
         // The right word in the wrong table is the usual slip.
         let elsewhere: Vec<&str> = names().filter(|name| last(name) == key).collect();
         let here: Vec<&str> = names().filter(|name| self.whole(last(name)) == **name).collect();
-        let near = if elsewhere.is_empty() { nearest(key, here.iter().map(|name| last(name))) } else { Vec::new() };
+        // Anything is near to a key of one or two letters.
+        let guess = elsewhere.is_empty() && key.chars().count() > 2;
+        let near = if guess { nearest(key, here.iter().map(|name| last(name))) } else { Vec::new() };
         let near = here.iter().filter(|name| near.contains(&last(name))).copied().chain(elsewhere).collect::<Vec<_>>();
         match near.as_slice() {
             [] if self.name.is_empty() => {

@@ -154,6 +154,7 @@ fn a_slip_in_the_file_is_told_with_its_line_and_what_would_be_right() {
         ("port = 1", "conf/rea.toml:1: there is no setting port", "did you mean port in [serve]?"),
         ("[serve]\ntimeout = 1", "no setting serve.timeout", "did you mean timeout in [jobs]?"),
         ("[sevre]\nport = 1", "conf/rea.toml:1: there is no setting sevre", "tables [serve], [jobs]"),
+        ("x = 1", "conf/rea.toml:1: there is no setting x", "there are db, url, token_file, and the tables [serve]"),
         ("[engine]\nqqqqqqqqqqqq = 1", "no setting engine.qqqqqqqqqqqq", "[engine] has poll, local_queue"),
         (
             "[serve]\nport = 99999",

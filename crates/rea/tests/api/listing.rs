@@ -149,3 +149,27 @@ async fn c116_names_of_every_script_are_kept_and_found() {
     assert_eq!((status, &paused["name"]), (200, &queue.into()));
     bed.end().await;
 }
+
+#[tokio::test]
+async fn the_beginning_of_an_id_names_its_jobs() {
+    let bed = Bed::new().await;
+    let id = |n: usize| format!("abcd0000-0000-7000-8000-{n:012x}");
+    for n in 0..11 {
+        let mut job = later("echo");
+        job["task_id"] = id(n).into();
+        bed.enqueue(job).await;
+    }
+    let (status, found) = bed.get("/ids/abcd0000-0000-7000-8000-00000000000a").await;
+    let one = &found["jobs"][0];
+    assert_eq!((status, found["jobs"].as_array().unwrap().len(), &found["more"]), (200, 1, &false.into()));
+    assert_eq!((&one["task_id"], &one["task"], &one["state"]), (&id(10).into(), &"echo".into(), &"pending".into()));
+    let (_, found) = bed.get("/ids/ABCD").await;
+    assert_eq!((found["jobs"].as_array().unwrap().len(), &found["more"]), (10, &true.into()));
+    assert_eq!(found["jobs"][0]["task_id"], id(10).as_str(), "the greatest first");
+    assert_eq!(bed.get("/ids/abce").await.1["jobs"], json!([]));
+    for bad in ["abc", "abcx", "%27%3B--", "0000000000000000000000000000000000"] {
+        assert_eq!(code(&bed.get(&format!("/ids/{bad}")).await), (404, "not_found"), "{bad}");
+    }
+    assert_eq!(code(&bed.get("/ids/abcd?limit=1").await), (422, "unknown_field"));
+    bed.end().await;
+}
