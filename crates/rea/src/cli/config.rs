@@ -1,6 +1,7 @@
 //! `rea config show`: every setting as it stands, and where it came from. Asks nobody: what a running server was started
 //! with may differ.
 
+use ax::model::catalogue::nearest;
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 
@@ -10,6 +11,7 @@ use crate::settings::{All, Flags, Key, Kind, Origin, Resolved, Value};
 
 const EXAMPLES: &str = "Examples:
   rea config show --origin                   what holds here, and why
+  rea config show limits serve.port          some of it
   rea config show --origin --changed         only what is not the default
   rea config show --port 9000                as it would be with this flag
   rea config show --json | jq '.settings[\"serve.port\"].value'
@@ -31,6 +33,9 @@ enum Verb {
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 struct Show {
+    /// Only these: a setting (serve.port) or a table (limits)
+    #[arg(value_name = "SETTING")]
+    names: Vec<String>,
     /// Say where each value came from: default, the file and its line, a variable or a flag
     #[arg(long)]
     origin: bool,
@@ -48,8 +53,8 @@ impl Config {
     pub(super) fn run(self) -> Result<Exit, Failure> {
         let Verb::Show(show) = self.verb;
         let all = Resolved::new(&show.flags.given)?;
-        let kept = |key: &&Key| !show.changed || *all.origin(**key) != Origin::Default;
-        let keys: Vec<Key> = Key::ALL.iter().filter(kept).copied().collect();
+        let changed = |key: &Key| !show.changed || *all.origin(*key) != Origin::Default;
+        let keys: Vec<Key> = wanted(&show.names)?.into_iter().filter(changed).collect();
         if show.json {
             print_json(&all, &keys)?
         } else {
@@ -57,6 +62,24 @@ impl Config {
         }
         Ok(Exit::Ok)
     }
+}
+
+/// The settings that are meant, in the order of the table; all where none is named.
+fn wanted(names: &[String]) -> Result<Vec<Key>, Failure> {
+    let is = |key: &Key, name: &str| {
+        let rest = key.setting().name.strip_prefix(name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    if let Some(wrong) = names.iter().find(|name| !Key::ALL.iter().any(|key| is(key, name))) {
+        let near = nearest(wrong, Key::ALL.iter().map(|key| key.setting().name));
+        let hint = match near.as_slice() {
+            [] => "`rea config show` lists them all".to_owned(),
+            near => format!("did you mean {}?", near.join(" or ")),
+        };
+        return Err(Failure::new(Exit::Usage, format!("there is no setting {wrong}")).hint(hint));
+    }
+    let meant = |key: &&Key| names.is_empty() || names.iter().any(|name| is(key, name));
+    Ok(Key::ALL.iter().filter(meant).copied().collect())
 }
 
 fn print_json(all: &Resolved, keys: &[Key]) -> Result<(), Failure> {
@@ -90,7 +113,7 @@ fn plain(value: &Value) -> Json {
 
 fn print(all: &Resolved, keys: &[Key], with_origin: bool) -> Result<(), Failure> {
     if keys.is_empty() {
-        show::note("every setting is the default");
+        show::note("all of it is the default");
         return Ok(());
     }
     let rows = keys.iter().map(|key| {

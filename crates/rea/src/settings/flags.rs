@@ -55,12 +55,11 @@ impl Doors for StoreOnly {
     const KEYS: &'static [Key] = &[Key::Db];
 }
 
-/// `rea config`: every setting that has a flag.
+/// `rea config`: every setting that has a flag. Its words name settings, so there are none for code.
 #[derive(Clone, Debug)]
 pub struct All;
 impl Doors for All {
     const KEYS: &'static [Key] = &[
-        Key::Code,
         Key::Db,
         Key::Url,
         Key::TokenFile,
@@ -135,7 +134,7 @@ fn arg(key: Key) -> Arg {
     let arg = Arg::new(setting.name).help(format!("{}{default} [env: {}]", setting.about, setting.env));
     let arg = match setting.flag {
         WORDS => arg.value_name(WORDS).num_args(0..).action(ArgAction::Append),
-        flag => arg.long(flag).value_name(kind.placeholder()).allow_hyphen_values(false),
+        flag => arg.long(flag).value_name(kind.placeholder()).allow_negative_numbers(true),
     };
     let arg = if matches!(kind, Kind::List | Kind::Code) { arg.action(ArgAction::Append) } else { arg };
     let arg = match kind {

@@ -12,7 +12,7 @@ use super::*;
 #[derive(Parser)]
 struct Line {
     #[command(flatten)]
-    flags: Flags<All>,
+    flags: Flags<Server>,
 }
 
 /// These words, this file and these variables; nothing of the machine's own.

@@ -107,6 +107,8 @@ fn config_show_tells_every_setting_and_its_origin() {
     assert_eq!(row("limits.log"), "10MiB default");
     assert_eq!(row("token"), "(hidden) REA_TOKEN");
     assert_eq!(shown(&["--changed"]).lines().count(), 4, "{}", shown(&["--changed"]));
+    let some = shown(&["serve.port", "retention"]);
+    assert_eq!(some.lines().count(), 6, "{some}");
     let json: serde_json::Value = serde_json::from_str(&shown(&["--json"])).unwrap();
     assert_eq!(json["settings"]["serve.grace"]["value"], 60, "{json}");
     assert_eq!(json["settings"].as_object().unwrap().len(), rea::settings::Key::ALL.len());
