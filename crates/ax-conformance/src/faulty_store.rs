@@ -32,6 +32,7 @@ pub enum Call {
     Queues,
     Prune,
     Get,
+    Ids,
     History,
     List,
     Counts,
@@ -187,6 +188,10 @@ impl Store for FaultyStore {
 
     fn get(&self, id: JobId) -> Reply<'_, Option<Job>> {
         self.through(Call::Get, move |store| store.get(id))
+    }
+
+    fn ids(&self, first: JobId, last: JobId, limit: usize) -> Reply<'_, Vec<JobId>> {
+        self.through(Call::Ids, move |store| store.ids(first, last, limit))
     }
 
     fn history(&self, id: JobId) -> Reply<'_, Vec<HistoryEntry>> {

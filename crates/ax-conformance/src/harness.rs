@@ -242,6 +242,11 @@ impl Harness {
         done(self.store().get(id))
     }
 
+    /// Ids from `first` to `last`.
+    pub fn ids(&self, first: JobId, last: JobId, limit: usize) -> Vec<JobId> {
+        done(self.store().ids(first, last, limit))
+    }
+
     /// A job that must be there.
     pub fn job(&self, id: JobId) -> Job {
         self.get(id).expect("the job should be there")

@@ -218,6 +218,15 @@ impl Store for MemoryStore {
         ready(self.inner.read(|model, _| model.row(id).map(|row| row.job.clone())))
     }
 
+    fn ids(&self, first: JobId, last: JobId, limit: usize) -> Reply<'_, Vec<JobId>> {
+        ready(self.inner.read(|model, _| {
+            let mut ids: Vec<JobId> = model.ids.keys().copied().filter(|id| (first..=last).contains(id)).collect();
+            ids.sort_unstable_by(|a, b| b.cmp(a));
+            ids.truncate(limit);
+            ids
+        }))
+    }
+
     fn history(&self, id: JobId) -> Reply<'_, Vec<HistoryEntry>> {
         ready(self.inner.read(|model, _| model.row(id).map(|row| row.history.clone()).unwrap_or_default()))
     }

@@ -24,6 +24,25 @@ impl JobId {
         JobId(*uuid::Builder::from_unix_timestamp_millis(ms, &random).into_uuid().as_bytes())
     }
 
+    /// The first and the last id that begin with these hexadecimal digits: at least 4 of them, hyphens wherever they are.
+    /// Ids are in the order of their bytes, so these are all that lie between. `None` for what is no such beginning.
+    #[must_use]
+    pub fn range_of_prefix(text: &str) -> Option<(JobId, JobId)> {
+        let digits = text.chars().filter(|c| *c != '-').map(|c| c.to_digit(16)).collect::<Option<Vec<u32>>>()?;
+        if !(4..=32).contains(&digits.len()) {
+            return None;
+        }
+        let filled = |with: u32| {
+            let mut bytes = [0u8; 16];
+            for (at, byte) in bytes.iter_mut().enumerate() {
+                let digit = |n: usize| digits.get(n).copied().unwrap_or(with);
+                *byte = u8::try_from(digit(2 * at) * 16 + digit(2 * at + 1)).unwrap_or(0);
+            }
+            JobId(bytes)
+        };
+        Some((filled(0), filled(15)))
+    }
+
     /// The 32 hexadecimal digits without hyphens: the default `trace_id`.
     #[must_use]
     pub fn simple(&self) -> String {
@@ -119,6 +138,21 @@ mod tests {
         assert_eq!(early.to_string().parse(), Ok(early));
         assert_eq!(early.simple().to_uppercase().parse(), Ok(early));
         assert_eq!(Uuid::from_bytes(early.0).get_version_num(), 7);
+    }
+
+    #[test]
+    fn a_beginning_is_a_range_of_ids() {
+        let id: JobId = "0193793e-7f00-7abc-8000-000000000001".parse().unwrap();
+        for prefix in ["0193", "0193793E-7", "0193793e7f007", "0193793e-7f00-7abc-8000-000000000001"] {
+            let (first, last) = JobId::range_of_prefix(prefix).unwrap();
+            assert!(first <= id && id <= last, "{prefix}");
+        }
+        let (first, last) = JobId::range_of_prefix("0193793e-7f00-7a").unwrap();
+        assert_eq!(first.to_string(), "0193793e-7f00-7a00-0000-000000000000");
+        assert_eq!(last.to_string(), "0193793e-7f00-7aff-ffff-ffffffffffff");
+        for none in ["", "019", "0-1-9", "019g", "é193", &"0".repeat(33)] {
+            assert_eq!(JobId::range_of_prefix(none), None, "{none}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 pub mod catalogue;
 pub mod chance;
+pub mod defaults;
 pub mod ids;
 pub mod job;
 pub mod lifecycle;
@@ -18,6 +19,7 @@ pub mod unique;
 
 pub use catalogue::TaskSpec;
 pub use chance::Chance;
+pub use defaults::Defaults;
 pub use ids::{JobId, NodeId, Token};
 pub use job::{Cause, ErrorInfo, Job, Lease, Life, OnCrash, Policy, Progress, Spec, State};
 pub use lifecycle::{Change, Event, Refusal, decide};

@@ -6,21 +6,13 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visit
 
 use crate::catalogue::TaskSpec;
 use crate::chance::Chance;
+use crate::defaults::Defaults;
 use crate::ids::JobId;
 use crate::job::{OnCrash, Policy, Spec};
 use crate::limits::{Limits, MAX_SPAN_MS, MAX_TRIES};
 use crate::priority::{LEAST_URGENT, MOST_URGENT};
 use crate::time::Timestamp;
 use crate::unique::content_digest;
-
-/// Queue of a job that names none.
-pub const DEFAULT_QUEUE: &str = "default";
-/// Priority of a job that names none.
-pub const DEFAULT_PRIORITY: u8 = 5;
-/// Timeout of a job that names none, milliseconds.
-pub const DEFAULT_TIMEOUT_MS: u64 = 60_000;
-/// How long a key keeps its job by default, milliseconds.
-pub const DEFAULT_UNIQUE_FOR_MS: u64 = 24 * 3_600_000;
 
 /// What an enqueue does when its key already has a job that is still waiting for its first attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -148,8 +140,23 @@ impl JobRequest {
         now: Timestamp,
         chance: &mut Chance,
     ) -> Result<NewJob, Invalid> {
+        self.resolve_with(task, &Defaults::default(), limits, now, chance)
+    }
+
+    /// The same with other defaults than the product's.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn resolve_with(
+        self,
+        task: &TaskSpec,
+        defaults: &Defaults,
+        limits: &Limits,
+        now: Timestamp,
+        chance: &mut Chance,
+    ) -> Result<NewJob, Invalid> {
         let id = self.id.unwrap_or_else(|| JobId::new(now, chance));
-        let queue = self.queue.or_else(|| task.queue.clone()).unwrap_or_else(|| DEFAULT_QUEUE.to_owned());
+        let queue = self.queue.or_else(|| task.queue.clone()).unwrap_or_else(|| defaults.queue.clone());
         name("task", &self.task, limits)?;
         name("queue", &queue, limits)?;
         let args = if self.args.is_empty() { "[]".to_owned() } else { self.args };
@@ -186,24 +193,24 @@ impl JobRequest {
         {
             return invalid("start_before", "must be later than the time the job is due, and before the year 10000");
         }
-        let timeout_ms = self.timeout_ms.or(task.timeout_ms).unwrap_or(Some(DEFAULT_TIMEOUT_MS));
+        let timeout_ms = self.timeout_ms.or(task.timeout_ms).unwrap_or(defaults.timeout_ms);
         if let Some(ms) = timeout_ms {
             positive_span("timeout", ms)?;
         }
-        let defaults = Policy::default();
+        let policy = &defaults.policy;
         let policy = Policy {
-            max_attempts: tries("max_attempts", self.max_attempts, task.max_attempts, defaults.max_attempts)?,
+            max_attempts: tries("max_attempts", self.max_attempts, task.max_attempts, policy.max_attempts)?,
             max_interruptions: tries(
                 "max_interruptions",
                 self.max_interruptions,
                 task.max_interruptions,
-                defaults.max_interruptions,
+                policy.max_interruptions,
             )?,
-            retry_base_ms: span("retry_base", self.retry_base_ms.or(task.retry_base_ms), defaults.retry_base_ms)?,
-            retry_cap_ms: span("retry_cap", self.retry_cap_ms.or(task.retry_cap_ms), defaults.retry_cap_ms)?,
-            on_crash: self.on_crash.or(task.on_crash).unwrap_or(defaults.on_crash),
+            retry_base_ms: span("retry_base", self.retry_base_ms.or(task.retry_base_ms), policy.retry_base_ms)?,
+            retry_cap_ms: span("retry_cap", self.retry_cap_ms.or(task.retry_cap_ms), policy.retry_cap_ms)?,
+            on_crash: self.on_crash.or(task.on_crash).unwrap_or(policy.on_crash),
         };
-        let unique_for_ms = span("unique_for", self.unique_for_ms, DEFAULT_UNIQUE_FOR_MS)?;
+        let unique_for_ms = span("unique_for", self.unique_for_ms, defaults.unique_for_ms)?;
         let digest = self.key.as_ref().map(|_| content_digest(&self.task, &args, &kwargs));
         let spec = Spec {
             id,
@@ -211,7 +218,7 @@ impl JobRequest {
             queue,
             args,
             kwargs,
-            priority: priority(self.priority, task.priority)?,
+            priority: priority(self.priority, task.priority, defaults.priority)?,
             timeout_ms,
             policy,
             trace_id,
@@ -238,8 +245,8 @@ fn due(run_at: Option<Timestamp>, delay_ms: Option<u64>, now: Timestamp) -> Resu
     }
 }
 
-fn priority(asked: Option<i64>, task: Option<u8>) -> Result<u8, Invalid> {
-    let Some(asked) = asked else { return Ok(task.unwrap_or(DEFAULT_PRIORITY)) };
+fn priority(asked: Option<i64>, task: Option<u8>, default: u8) -> Result<u8, Invalid> {
+    let Some(asked) = asked else { return Ok(task.unwrap_or(default)) };
     match u8::try_from(asked) {
         Ok(p) if (MOST_URGENT..=LEAST_URGENT).contains(&p) => Ok(p),
         _ => invalid("priority", format!("is {asked}; it must be 1 (most urgent) to 10")),

@@ -65,6 +65,9 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// One job.
     fn get(&self, id: JobId) -> Reply<'_, Option<Job>>;
 
+    /// Ids of jobs from `first` to `last`, both included, greatest first; at most `limit`.
+    fn ids(&self, first: JobId, last: JobId, limit: usize) -> Reply<'_, Vec<JobId>>;
+
     /// The attempts of a job that did not end `ok`, and what people did to it, oldest first.
     fn history(&self, id: JobId) -> Reply<'_, Vec<HistoryEntry>>;
 

@@ -18,6 +18,14 @@ pub(crate) fn get(conn: &Connection, id: JobId) -> rusqlite::Result<Option<Job>>
         .optional()
 }
 
+/// A stretch of the index of ids; no row is read.
+pub(crate) fn ids(conn: &Connection, first: JobId, last: JobId, limit: usize) -> rusqlite::Result<Vec<JobId>> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    conn.prepare_cached("SELECT id FROM jobs WHERE id BETWEEN ?1 AND ?2 ORDER BY id DESC LIMIT ?3")?
+        .query_map(params![first.0, last.0, limit], |row| row.get(0).map(JobId))?
+        .collect()
+}
+
 pub(crate) fn history(conn: &Connection, id: JobId) -> rusqlite::Result<Vec<HistoryEntry>> {
     let seq: Option<i64> =
         conn.prepare_cached("SELECT seq FROM jobs WHERE id = ?1")?.query_row([id.0], |r| r.get(0)).optional()?;

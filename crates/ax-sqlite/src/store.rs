@@ -274,6 +274,10 @@ impl Store for SqliteStore {
         self.readers.read(move |conn| inspect::get(conn, id))
     }
 
+    fn ids(&self, first: JobId, last: JobId, limit: usize) -> Reply<'_, Vec<JobId>> {
+        self.readers.read(move |conn| inspect::ids(conn, first, last, limit))
+    }
+
     fn history(&self, id: JobId) -> Reply<'_, Vec<HistoryEntry>> {
         self.readers.read(move |conn| inspect::history(conn, id))
     }

@@ -108,6 +108,9 @@ impl Store for Nothing {
     fn get(&self, _: JobId) -> Reply<'_, Option<Job>> {
         reply(None)
     }
+    fn ids(&self, _: JobId, _: JobId, _: usize) -> Reply<'_, Vec<JobId>> {
+        reply(vec![])
+    }
     fn history(&self, _: JobId) -> Reply<'_, Vec<HistoryEntry>> {
         reply(vec![])
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ax_model::catalogue::nearest;
+use ax_model::limits::Limits;
 use ax_model::store::{
     Applied, Counts, Cursor, Enqueued, Filter, HistoryEntry, Page, Queue, QueueChange, StoreError, Target,
 };
@@ -41,6 +42,12 @@ pub struct CancelReply {
 }
 
 impl Client {
+    /// The bounds on what callers hand in.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.node.options.limits
+    }
+
     pub(crate) fn new(node: Arc<Node>) -> Client {
         Client { node }
     }
@@ -98,9 +105,9 @@ impl Client {
             let nearest = near.into_iter().map(str::to_owned).collect();
             return Err(EnqueueError::UnknownTask { index, task: request.task, nearest });
         };
-        let (now, limits) = (self.node.store.now(), &self.node.options.limits);
+        let (now, options) = (self.node.store.now(), &self.node.options);
         self.node
-            .with_chance(|chance| request.resolve(task, limits, now, chance))
+            .with_chance(|chance| request.resolve_with(task, &options.defaults, &options.limits, now, chance))
             .map_err(|invalid| EnqueueError::Invalid { index, invalid })
     }
 
@@ -110,6 +117,14 @@ impl Client {
     /// The store's own trouble.
     pub async fn get(&self, id: JobId) -> Result<Option<Job>, StoreError> {
         self.node.store.get(id).await
+    }
+
+    /// Ids of jobs from `first` to `last`, both included, greatest first; at most `limit`.
+    ///
+    /// # Errors
+    /// The store's own trouble.
+    pub async fn ids(&self, first: JobId, last: JobId, limit: usize) -> Result<Vec<JobId>, StoreError> {
+        self.node.store.ids(first, last, limit).await
     }
 
     /// Waits until the job is final or held, for at most `limit`, and returns it as it is then.

@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ax_model::Clock;
 use ax_model::limits::Limits;
 use ax_model::priority::Ageing;
+use ax_model::{Clock, Defaults};
 
 use crate::clock::SystemClock;
 use crate::journal::{Journal, Silent};
@@ -25,6 +25,8 @@ pub struct Options {
     pub seed: Option<u64>,
     /// Bounds on what callers hand in.
     pub limits: Limits,
+    /// What a job gets that neither its caller nor its task says.
+    pub defaults: Defaults,
     /// When a waiting job counts as urgent.
     pub ageing: Ageing,
     /// How long ended jobs are kept.
@@ -52,6 +54,7 @@ impl Options {
             clock: Arc::new(SystemClock),
             seed: None,
             limits: Limits::default(),
+            defaults: Defaults::default(),
             ageing: Ageing::default(),
             retention: Retention::default(),
             journal: Arc::new(Silent),
@@ -71,6 +74,7 @@ impl fmt::Debug for Options {
             .field("clock", &self.clock)
             .field("seed", &self.seed)
             .field("limits", &self.limits)
+            .field("defaults", &self.defaults)
             .field("ageing", &self.ageing)
             .field("retention", &self.retention)
             .field("poll_ms", &self.poll_ms)

@@ -61,6 +61,22 @@ pub(super) fn every_filter_finds_its_jobs(h: &mut Harness) {
     assert_eq!(ids(&h.walk(&Filter { ready: true, ..of_task(TASK) }, 100)), [b, a]);
 }
 
+/// What a beginning of an id is found by.
+pub(super) fn ids_are_found_by_their_range(h: &mut Harness) {
+    let named = |text: &str| text.parse::<JobId>().expect("an id");
+    let all = ["abcd0000-0000-7000-8000-000000000000", "abcd0000-0000-7000-8000-000000000001", "abcdffff-ffff-ffff-ffff-ffffffffffff"]
+        .map(named);
+    h.add(JobRequest { id: Some(named("abccffff-ffff-ffff-ffff-ffffffffffff")), ..job() });
+    for id in all {
+        h.add(JobRequest { id: Some(id), ..job() });
+    }
+    let (first, last) = JobId::range_of_prefix("abcd").expect("a beginning");
+    assert_eq!(h.ids(first, last, 10), [all[2], all[1], all[0]]);
+    assert_eq!(h.ids(first, last, 2), [all[2], all[1]]);
+    assert_eq!(h.ids(all[1], all[1], 10), [all[1]]);
+    assert!(h.ids(last, first, 10).is_empty());
+}
+
 pub(super) fn filters_are_joined_by_and(h: &mut Harness) {
     let tag = |t: &str| vec![t.to_owned(), "both".to_owned()];
     let a = h.add(JobRequest { tags: tag("x"), queue: Some("list q".to_owned()), ..job() });

@@ -151,6 +151,7 @@ table! { $
     }
     listing {
         every_filter_finds_its_jobs
+        ids_are_found_by_their_range
         filters_are_joined_by_and
         lists_leave_out_arguments_and_results
         c112_a_walk_sees_every_job_once_while_states_change

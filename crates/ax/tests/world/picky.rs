@@ -48,6 +48,7 @@ impl Store for Picky {
         queues() -> Vec<Queue>;
         prune(cutoffs: Vec<(State, Timestamp)>, limit: usize) -> Pruned;
         get(id: JobId) -> Option<Job>;
+        ids(first: JobId, last: JobId, limit: usize) -> Vec<JobId>;
         history(id: JobId) -> Vec<HistoryEntry>;
         list(filter: Filter, after: Option<Cursor>, limit: usize) -> Page;
         counts() -> Counts;

@@ -4,13 +4,14 @@ use clap::Args;
 use serde_json::Value;
 
 use super::road::Road;
+use super::whole::whole;
 use super::{Exit, Failure, Reach, show};
 use crate::http::query::encode;
 
 /// The jobs, and how to reach them.
 #[derive(Args)]
 struct Jobs {
-    /// The jobs' ids
+    /// The jobs' ids, or their beginnings
     #[arg(value_name = "TASK_ID", required = true)]
     ids: Vec<String>,
     #[command(flatten)]
@@ -65,7 +66,11 @@ async fn each(jobs: Jobs, verb: &str, say: impl Fn(&Value) -> String) -> Result<
     let mut road = Road::open(&jobs.reach).await?;
     let mut first = None;
     for id in &jobs.ids {
-        match road.post(&format!("/jobs/{}/{verb}", encode(id)), "{}".to_owned()).await {
+        let answer = match whole(&mut road, id).await {
+            Ok(whole) => road.post(&format!("/jobs/{}/{verb}", encode(&whole)), "{}".to_owned()).await,
+            Err(failure) => Err(failure),
+        };
+        match answer {
             Ok(answer) if jobs.reach.json => show::json(&answer)?,
             Ok(answer) => show::line(format!("{} {}", show::word(&answer["task_id"]), say(&answer)))?,
             Err(failure) => {

@@ -1,12 +1,13 @@
 //! `rea db`: looks after the store's file. Opens it itself: no server may run meanwhile.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use serde_json::json;
 
 use super::road::{cannot_open, open_store};
 use super::{Exit, Failure, show};
+use crate::settings::{Flags, Reach, StoreOnly};
 
 /// How long another short command may hold the store.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
@@ -18,48 +19,64 @@ pub(super) struct Db {
     verb: Verb,
 }
 
+/// Which store, and how to print.
+#[derive(Args)]
+struct Store {
+    #[command(flatten)]
+    flags: Flags<StoreOnly>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
 #[derive(Subcommand)]
 enum Verb {
     /// Make the store, or bring an older one up to this version
     Migrate {
-        /// The store
-        #[arg(long, value_name = "FILE", env = "REA_DB", default_value = "rea.db")]
-        db: PathBuf,
+        #[command(flatten)]
+        store: Store,
     },
     /// Compare everything that the store keeps twice; exit code 1 when something does not agree
     Check {
-        /// The store
-        #[arg(long, value_name = "FILE", env = "REA_DB", default_value = "rea.db")]
-        db: PathBuf,
+        #[command(flatten)]
+        store: Store,
     },
 }
 
 impl Db {
     pub(super) async fn run(self) -> Result<Exit, Failure> {
+        let (Verb::Migrate { store } | Verb::Check { store }) = &self.verb;
+        let (reach, json) = (Reach::new(&store.flags.given)?, store.json);
+        let db = &reach.db;
         match self.verb {
             // Opening does it.
-            Verb::Migrate { db } => {
-                let engine = open_store(&db, LOCK_WAIT).await.map_err(|e| cannot_open(&db, e))?;
+            Verb::Migrate { .. } => {
+                let engine = open_store(&reach.engine, LOCK_WAIT).await.map_err(|e| cannot_open(db, e))?;
                 engine.close().await;
-                show::line(format!("{} is up to date", db.display()))?;
+                match json {
+                    true => show::json(&json!({ "db": db.to_string_lossy(), "up_to_date": true }))?,
+                    false => show::line(format!("{} is up to date", db.display()))?,
+                }
                 Ok(Exit::Ok)
             }
-            Verb::Check { db } => {
+            Verb::Check { .. } => {
                 if !db.exists() {
                     return Err(Failure::new(Exit::Unreachable, format!("there is no store at {}", db.display())));
                 }
-                let engine = open_store(&db, LOCK_WAIT).await.map_err(|e| cannot_open(&db, e))?;
+                let engine = open_store(&reach.engine, LOCK_WAIT).await.map_err(|e| cannot_open(db, e))?;
                 let found = engine.client().check().await;
                 engine.close().await;
                 let faults = found.map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?;
-                for fault in &faults {
-                    show::line(show::word(&fault.as_str().into()))?;
+                let sound = faults.is_empty();
+                if json {
+                    show::json(&json!({ "db": db.to_string_lossy(), "sound": sound, "faults": faults }))?;
+                } else {
+                    faults.iter().try_for_each(|fault| show::line(show::word(&fault.as_str().into())))?;
+                    if sound {
+                        show::line("sound")?;
+                    }
                 }
-                if faults.is_empty() {
-                    show::line("sound")?;
-                    return Ok(Exit::Ok);
-                }
-                Ok(Exit::Failed)
+                Ok(if sound { Exit::Ok } else { Exit::Failed })
             }
         }
     }

@@ -20,7 +20,7 @@ macro_rules! exits {
         }
 
         /// The table, at the end of `rea --help`.
-        pub(super) const HELP: &str = concat!("Exit codes:\n", $("  ", $code, "  ", $meaning, "\n"),+, "\nStart: rea serve demo_task.py    Docs: docs/cli.md");
+        pub(super) const HELP: &str = concat!("Exit codes:\n", $("  ", $code, "  ", $meaning, "\n"),+, "\nStart: rea init    Docs: docs/cli.md");
     };
 }
 

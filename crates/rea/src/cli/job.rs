@@ -8,6 +8,7 @@ use serde_json::value::to_raw_value;
 
 use super::road::{Exact, Road};
 use super::show::{self, Screen, line, pair, word};
+use super::whole::whole;
 use super::{Exit, Failure, Reach, ends, waits};
 use crate::http::query::encode;
 use crate::logs::for_terminal;
@@ -15,7 +16,7 @@ use crate::logs::for_terminal;
 /// The flags of `rea job`.
 #[derive(Args)]
 pub(super) struct Job {
-    /// The job's id
+    /// The job's id, or its beginning
     #[arg(value_name = "TASK_ID")]
     id: String,
     #[command(flatten)]
@@ -39,7 +40,7 @@ impl Job {
     }
 
     async fn ask(&self, road: &mut Road) -> Result<Seen, Failure> {
-        let id = encode(&self.id);
+        let id = encode(&whole(road, &self.id).await?);
         let (job, exact) = road.get_exact(&format!("/jobs/{id}"), Duration::ZERO).await?;
         let past = road.get(&format!("/jobs/{id}/attempts")).await?["history"].take();
         let waiting = matches!(job["state"].as_str(), Some("pending" | "failed" | "dispatched"));
@@ -163,9 +164,9 @@ fn next_step(job: &Value, state: &str) -> Result<(), Failure> {
     let id = word(&job["task_id"]);
     let next = match state {
         "held" => format!("decide: rea retry {id} | rea mark-success {id} | rea cancel {id}"),
-        "dead" | "cancelled" => format!("run it again: rea retry {id}    its output: rea log {id}"),
-        "failed" => format!("do not wait: rea retry {id}    its output: rea log {id}"),
-        "running" => format!("its output: rea log {id}    stop it: rea cancel {id}"),
+        "dead" | "cancelled" => format!("run it again: rea retry {id}    its output: rea logs {id}"),
+        "failed" => format!("do not wait: rea retry {id}    its output: rea logs {id}"),
+        "running" => format!("its output: rea logs {id}    stop it: rea cancel {id}"),
         _ => return Ok(()),
     };
     line(format!("\n{next}"))

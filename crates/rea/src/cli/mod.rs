@@ -2,15 +2,20 @@
 
 mod act;
 mod address;
+mod config;
 mod db;
 mod ends;
 mod enqueue;
 mod exit;
 mod flags;
+mod init;
 mod job;
 mod jobs;
 mod load_error;
-mod log;
+mod logs;
+mod narrow;
+mod papers;
+mod printed;
 mod queue;
 mod road;
 mod serve;
@@ -20,13 +25,15 @@ mod tasks;
 mod trace;
 mod wait;
 mod waits;
+mod whole;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
 pub use exit::{Exit, Failure};
+
+use crate::settings::{Asking, Flags};
 
 /// A durable background-job runner: one binary, one SQLite file.
 #[derive(Parser)]
@@ -38,6 +45,8 @@ struct Line {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// Make a directory that runs: two tasks and a file of settings
+    Init(init::Init),
     /// Run the server: take jobs over HTTP and run them in worker processes
     Serve(serve::Serve),
     /// Store a job; it runs once it is due
@@ -46,8 +55,9 @@ enum Verb {
     Jobs(jobs::Jobs),
     /// Show one job: what it is, what it waits for, what became of its attempts
     Job(job::Job),
-    /// Show the output of a job
-    Log(log::Log),
+    /// Show what a job wrote, also while it runs
+    #[command(visible_alias = "log")]
+    Logs(logs::Logs),
     /// Show the life of a job, or of a whole chain of jobs, as a timeline
     Trace(trace::Trace),
     /// Cancel jobs; running ones are stopped
@@ -64,23 +74,28 @@ enum Verb {
     Queue(queue::Queue),
     /// Look after the store's file while no server runs
     Db(db::Db),
+    /// Show the settings, and where each came from
+    Config(config::Config),
+    /// Print what a shell needs to complete commands
+    Completions(papers::Completions),
+    /// Print the manual page, or write those of all commands
+    Man(papers::Man),
 }
 
 /// Where the server or the store is, and how to print. The same for every command that asks something.
 #[derive(Args, Clone, Debug)]
 struct Reach {
-    /// The store; its server is asked if one runs
-    #[arg(long, value_name = "FILE", env = "REA_DB", default_value = "rea.db", help_heading = "Where")]
-    db: PathBuf,
-    /// A server to ask instead, such as http://127.0.0.1:8000
-    #[arg(long, env = "REA_URL", help_heading = "Where")]
-    url: Option<String>,
-    /// File that holds the server's token [else: REA_TOKEN]
-    #[arg(long, value_name = "FILE", env = "REA_TOKEN_FILE", help_heading = "Where")]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    flags: Flags<Asking>,
     /// Print JSON, as the API sends it
     #[arg(long)]
     json: bool,
+}
+
+/// The whole command line, described.
+#[must_use]
+pub fn command() -> clap::Command {
+    <Line as clap::CommandFactory>::command()
 }
 
 /// Runs the program.
@@ -95,11 +110,15 @@ pub fn main() -> ExitCode {
 fn run(verb: Verb) -> Result<Exit, Failure> {
     match verb {
         Verb::Serve(verb) => verb.run(),
+        Verb::Config(verb) => verb.run(),
+        Verb::Init(verb) => verb.run(),
+        Verb::Completions(verb) => verb.run(),
+        Verb::Man(verb) => verb.run(),
         Verb::Db(verb) => asking(verb.run()),
         Verb::Enqueue(verb) => asking(verb.run()),
         Verb::Jobs(verb) => asking(verb.run()),
         Verb::Job(verb) => asking(verb.run()),
-        Verb::Log(verb) => asking(verb.run()),
+        Verb::Logs(verb) => asking(verb.run()),
         Verb::Trace(verb) => asking(verb.run()),
         Verb::Cancel(verb) => asking(verb.run()),
         Verb::Retry(verb) => asking(verb.run()),
@@ -118,12 +137,10 @@ fn asking(command: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, 
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_well_formed() {
-        Line::command().debug_assert();
+        command().debug_assert();
     }
 }

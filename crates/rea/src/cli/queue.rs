@@ -42,7 +42,7 @@ enum Verb {
         /// The queue
         name: String,
         /// A number from 1, or none
-        #[arg(value_name = "N|none")]
+        #[arg(value_name = "N|none", allow_negative_numbers = true)]
         limit: String,
         #[command(flatten)]
         reach: Reach,
@@ -56,7 +56,8 @@ impl Queue {
             Verb::Pause { name, reach } => change(&reach, &name, "/pause", "{}".to_owned()).await,
             Verb::Resume { name, reach } => change(&reach, &name, "/resume", "{}".to_owned()).await,
             Verb::Limit { name, limit, reach } => {
-                let wrong = || Failure::new(Exit::Usage, "the limit must be a number from 1, or none");
+                let wrong =
+                    || Failure::new(Exit::Usage, format!("the limit is {limit}; it must be a number from 1, or none"));
                 let limit: Option<u32> = if limit == "none" { None } else { Some(limit.parse().map_err(|_| wrong())?) };
                 let body = serde_json::json!({ "concurrency": limit }).to_string();
                 change(&reach, &name, "", body).await

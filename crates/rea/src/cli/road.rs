@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use super::{Exit, Failure, Reach, address};
 use crate::http::guard::{Guard, Token};
 use crate::http::{Api, Shared};
-use crate::settings::TOKEN_RECIPE;
+use crate::settings::{self, TOKEN_RECIPE};
 use crate::workers::LogStore;
 
 /// How long connecting may take.
@@ -50,7 +50,9 @@ pub(super) type Exact = BTreeMap<String, Box<RawValue>>;
 
 /// A good answer.
 pub(super) struct Answer {
+    /// Of a piece of a log: where to go on, and whose it is.
     pub(super) next_offset: Option<u64>,
+    pub(super) attempt: Option<u32>,
     pub(super) body: hyper::body::Bytes,
 }
 
@@ -60,16 +62,18 @@ impl Road {
     /// # Errors
     /// Neither can be had.
     pub(super) async fn open(reach: &Reach) -> Result<Road, Failure> {
+        let reach = &settings::Reach::new(&reach.flags.given)?;
         if let Some(url) = &reach.url {
             return Road::connect(url, None, reach).await;
         }
         if !reach.db.exists() {
             let message = format!("there is no store at {} and no --url was given", reach.db.display());
-            return Err(Failure::new(Exit::Unreachable, message).hint("start a server: rea serve demo_task.py"));
+            return Err(Failure::new(Exit::Unreachable, message)
+                .hint("start a server: rea serve tasks.py; rea init makes a directory to begin with"));
         }
         let begun = std::time::Instant::now();
         loop {
-            match open_store(&reach.db, Duration::ZERO).await {
+            match open_store(&reach.engine, Duration::ZERO).await {
                 Ok(engine) => return Ok(Road::over(engine, &reach.db)),
                 Err(OpenError::Locked { url: Some(url), pid, .. }) => return Road::connect(&url, pid, reach).await,
                 // A short command, or a server that is just starting.
@@ -88,12 +92,12 @@ impl Road {
         Road::Store { api: Api::new(shared, guard), engine }
     }
 
-    async fn connect(url: &str, pid: Option<u32>, reach: &Reach) -> Result<Road, Failure> {
+    async fn connect(url: &str, pid: Option<u32>, reach: &settings::Reach) -> Result<Road, Failure> {
         let (host, url) = address::parse(url)?;
         let token = client_token(reach)?;
         let unreachable = |why: String| {
             Failure::new(Exit::Unreachable, format!("can't reach the server at {url}: {why}"))
-                .hint("is it running? start one: rea serve demo_task.py")
+                .hint("is it running? start one: rea serve tasks.py")
         };
         let stream = match tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&host)).await {
             Ok(Ok(stream)) => stream,
@@ -164,9 +168,9 @@ impl Road {
     }
 }
 
-/// Opens the store at `db` as a short command does.
-pub(super) async fn open_store(db: &Path, lock_wait: Duration) -> Result<Engine, OpenError> {
-    let mut options = Options::new(db);
+/// Opens the store as a short command does.
+pub(super) async fn open_store(options: &Options, lock_wait: Duration) -> Result<Engine, OpenError> {
+    let mut options = options.clone();
     options.lock_wait_ms = u64::try_from(lock_wait.as_millis()).unwrap_or(u64::MAX);
     Engine::open(options).await
 }
@@ -203,9 +207,9 @@ pub(super) fn cannot_open(db: &Path, error: OpenError) -> Failure {
 }
 
 /// The token to send. The one in the environment is not checked for strength here: that is the server's business.
-fn client_token(reach: &Reach) -> Result<Option<Token>, Failure> {
+fn client_token(reach: &settings::Reach) -> Result<Option<Token>, Failure> {
     let Some(file) = &reach.token_file else {
-        return Ok(std::env::var("REA_TOKEN").ok().filter(|t| !t.is_empty()).map(Token::new));
+        return Ok(reach.token.clone().filter(|t| !t.is_empty()).map(Token::new));
     };
     let text = std::fs::read_to_string(file).map_err(|e| {
         Failure::new(Exit::Usage, format!("can't read the token file {}: {e}", file.display())).hint(TOKEN_RECIPE)
@@ -231,8 +235,10 @@ fn answer(head: &axum::http::response::Parts, body: hyper::body::Bytes) -> Resul
     if !head.status.is_success() {
         return Err(Failure::of_problem(head.status.as_u16(), &serde_json::from_slice(&body).unwrap_or_default()));
     }
-    let next_offset = head.headers.get(crate::http::log::NEXT_OFFSET).and_then(|v| v.to_str().ok()?.parse().ok());
-    Ok(Answer { next_offset, body })
+    let number = |name| head.headers.get(name).and_then(|v: &axum::http::HeaderValue| v.to_str().ok()?.parse().ok());
+    let next_offset = number(crate::http::log::NEXT_OFFSET);
+    let attempt = number(crate::http::log::LOG_ATTEMPT).and_then(|n| u32::try_from(n).ok());
+    Ok(Answer { next_offset, attempt, body })
 }
 
 fn parse(answer: &Answer) -> Result<Value, Failure> {

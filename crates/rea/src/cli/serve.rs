@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ax::model::{State, TaskSpec};
-use ax::{Attempt, Engine, OpenError, Options, Outcome, Runner, Stop};
+use ax::{Attempt, Engine, OpenError, Outcome, Runner, Stop};
 use clap::Args;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -22,7 +22,7 @@ use super::{Exit, Failure, load_error};
 use crate::http::guard::Guard;
 use crate::http::{Api, Shared, listen};
 use crate::logs::Logs;
-use crate::settings::{self, ServeArgs};
+use crate::settings::{self, Flags, Server as ServerFlags};
 use crate::workers::{Load, LogStore, Pool, PoolOptions, wait_for_dead_wardens};
 
 const EXAMPLES: &str = "Examples:
@@ -32,7 +32,7 @@ const EXAMPLES: &str = "Examples:
 
 Without FILE or MODULE it stores jobs of tasks that it knows from before, and runs none.
 SIGTERM or Ctrl-C: takes no more jobs, lets running ones finish for --grace; a second one ends them at once.
-REA_LOG filters diagnostics (default: warn,ax=info,rea=info).";
+More settings, and the same ones in rea.toml: `rea config show`, docs/settings.md.";
 
 /// How long the jobs of a server that was killed may take to be gone.
 const DEAD_WARDENS_TIMEOUT: Duration = Duration::from_secs(30);
@@ -48,14 +48,13 @@ const NAMED_TASKS: usize = 20;
 #[command(after_help = EXAMPLES)]
 pub(super) struct Serve {
     #[command(flatten)]
-    args: ServeArgs,
+    flags: Flags<ServerFlags>,
 }
 
 impl Serve {
     pub(super) fn run(self) -> Result<Exit, Failure> {
-        let format = self.args.log;
-        let settings = self.args.resolve()?;
-        let logs = Logs::install(format);
+        let settings = settings::serve(&self.flags.given)?;
+        let logs = Logs::install(settings.log, &settings.log_filter);
         let runtimes = Runtimes::new().map_err(|e| Failure::new(Exit::Unreachable, format!("can't start: {e}")))?;
         let ended = runtimes.jobs.block_on(serve(settings, logs.clone(), runtimes.http.handle()));
         runtimes.end();
@@ -107,15 +106,13 @@ async fn serve(settings: settings::Serve, logs: Logs, http: &Handle) -> Result<(
 
 /// Takes the store, once nothing of an earlier server runs any more.
 async fn open(settings: &settings::Serve, logs: Logs) -> Result<Engine, Failure> {
-    let mut options = Options::new(&settings.db);
+    let mut options = settings.engine.clone();
+    let db = options.path.clone();
     options.journal = Arc::new(logs);
     let engine = Engine::open(options).await.map_err(|error| match error {
-        OpenError::Locked { .. } => {
-            cannot_open(&settings.db, error).hint("one server a store: use that one, or stop it first")
-        }
-        error => cannot_open(&settings.db, error),
+        OpenError::Locked { .. } => cannot_open(&db, error).hint("one server a store: use that one, or stop it first"),
+        error => cannot_open(&db, error),
     })?;
-    let db = settings.db.clone();
     let gone = tokio::task::spawn_blocking(move || wait_for_dead_wardens(&db, DEAD_WARDENS_TIMEOUT)).await;
     let gone = gone.map_err(|e| e.to_string()).and_then(|gone| gone.map_err(|e| e.to_string()));
     if let Err(error) = gone {
@@ -138,7 +135,7 @@ async fn start(settings: &settings::Serve, engine: &Engine, http: &Handle) -> Re
     let address = listener.local_addr().map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?;
     let url = url_of(address);
     let not_ready = Some("the workers are loading their code".to_owned());
-    let shared = Shared::new(engine, LogStore::of(&settings.db), not_ready);
+    let shared = Shared::new(engine, LogStore::of(&settings.engine.path), not_ready);
     let guard = Guard::new(settings.token.clone(), settings.allow_hosts.clone(), address.ip());
     let closed = CancellationToken::new();
     let api = Api::new(shared.clone(), guard);
@@ -214,10 +211,17 @@ async fn runner(settings: &settings::Serve, url: &str) -> Result<Arc<dyn Runner>
         true => Load::File(code.into()),
         false => Load::Module(code.clone()),
     });
-    let mut options = PoolOptions::new(&settings.db, load.collect());
+    let mut options = PoolOptions::new(&settings.engine.path, load.collect());
     options.slots = settings.workers;
     options.python = settings.python.iter().map(|p| OsString::from(p.as_os_str())).collect();
     options.url = Some(url.to_owned());
+    options.kill_grace = settings.kill_grace;
+    options.import_timeout = settings.import_timeout;
+    options.recycle_jobs = settings.recycle_jobs;
+    options.recycle_rss_bytes = settings.recycle_rss_bytes;
+    options.log_bytes = settings.log_bytes;
+    options.log_line_bytes = settings.log_line_bytes;
+    options.result_max = settings.engine.limits.result_bytes;
     options.token_file = settings.token_file.as_ref().and_then(|file| std::path::absolute(file).ok());
     tracing::info!(action = "loading", url, code = settings.code.join(" "), "loading code");
     let pool = Pool::start(options).await.map_err(|error| load_error::failure(&format!("{error:#}")))?;
@@ -258,7 +262,8 @@ async fn overview(settings: &settings::Serve, engine: &Engine, url: &str) {
     tracing::info!(
         action = "ready",
         url,
-        db = %settings.db.display(),
+        db = %settings.engine.path.display(),
+        settings = settings.file.as_ref().map(|file| tracing::field::display(file.display())),
         workers = status.slots,
         tasks,
         queue_length = status.counts.ready,

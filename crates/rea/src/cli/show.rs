@@ -5,26 +5,30 @@ use std::io::{IsTerminal, Write};
 use comfy_table::{Cell, Color, ContentArrangement, Table, presets};
 use serde_json::Value;
 
-use super::Failure;
+use super::{Failure, narrow};
 use crate::logs::for_terminal;
 use crate::wire::time;
 
 /// What stdout can take.
 pub(super) struct Screen {
     colour: bool,
+    /// Columns of the terminal; none where there is no terminal: programs get one line a row.
+    width: Option<usize>,
     now_us: i64,
 }
 
 impl Screen {
-    /// Looks at stdout and `NO_COLOR`.
+    /// Looks at stdout, `NO_COLOR`, `TERM` and `COLUMNS`.
     pub(super) fn stdout() -> Screen {
         let terminal = std::io::stdout().is_terminal();
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-        Screen { colour: terminal && !plain, now_us: jiff::Timestamp::now().as_microsecond() }
+        let variable = |name| std::env::var_os(name).and_then(|text| text.into_string().ok());
+        let colour = terminal && takes_colour(variable("NO_COLOR").as_deref(), variable("TERM").as_deref());
+        let width = terminal.then(columns).flatten();
+        Screen { colour, width, now_us: jiff::Timestamp::now().as_microsecond() }
     }
 
-    /// A table without lines. A row is one line also where the terminal is narrower: what the terminal breaks can still be
-    /// copied, what is broken into cells can't. The cells under `STATE` and `WHAT` are coloured.
+    /// A table without lines, a row a line. On a terminal that is too narrow each row is a few short lines instead: what is
+    /// broken into cells can't be copied. The cells under `STATE` and `WHAT` are coloured.
     pub(super) fn table(&self, headers: &[&str], rows: Vec<Vec<String>>) -> Result<(), Failure> {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
@@ -33,13 +37,28 @@ impl Screen {
             table.force_no_tty();
         }
         table.set_header(headers.iter().map(Cell::new));
-        for row in rows {
+        for row in &rows {
             table.add_row(row.iter().zip(headers).map(|(text, header)| match *header {
                 "STATE" | "WHAT" => Cell::new(text).fg(colour_of(text)),
                 _ => Cell::new(text),
             }));
         }
-        table.lines().try_for_each(|text| line(text.trim_end()))
+        let fits = |width| {
+            let mut plain = table.clone();
+            // Colours take no room.
+            plain.force_no_tty();
+            plain.lines().all(|text| !narrow::is_too_wide(text.trim_end(), width))
+        };
+        match self.width {
+            Some(width) if !fits(width) => {
+                let paint = |header: &str, text: &str| match header {
+                    "STATE" | "WHAT" => self.state(text),
+                    _ => text.to_owned(),
+                };
+                narrow::cards(headers, &rows, width, paint).iter().try_for_each(line)
+            }
+            _ => table.lines().try_for_each(|text| line(text.trim_end())),
+        }
     }
 
     /// A job's state, coloured.
@@ -49,7 +68,7 @@ impl Screen {
             Color::Red => "31",
             Color::Yellow => "33",
             Color::Cyan => "36",
-            _ => "0",
+            _ => return state.to_owned(),
         };
         if self.colour { format!("\x1b[{code}m{state}\x1b[0m") } else { state.to_owned() }
     }
@@ -65,13 +84,33 @@ impl Screen {
         }
     }
 
-    /// Exact and relative: `2026-11-30T12:00:00.000000Z (3 min ago)`.
+    /// Relative and exact: `3 min ago (2026-11-30 12:00:00Z)`.
     pub(super) fn moment(&self, at: &Value) -> String {
         match at.as_str() {
-            Some(text) => format!("{} ({})", for_terminal(text), self.relative(at)),
+            Some(text) => format!("{} ({})", self.relative(at), exact(text)),
             None => "-".to_owned(),
         }
     }
+}
+
+/// An instant of the API to the second: `2026-11-30 12:00:00Z`.
+fn exact(text: &str) -> String {
+    match (text.get(..19), text.ends_with('Z')) {
+        (Some(second), true) => format!("{}Z", for_terminal(&second.replacen('T', " ", 1))),
+        _ => for_terminal(text),
+    }
+}
+
+/// Whether a terminal with these variables is to get colours.
+fn takes_colour(no_color: Option<&str>, term: Option<&str>) -> bool {
+    no_color.is_none_or(str::is_empty) && term != Some("dumb")
+}
+
+/// How wide the terminal is, or is said to be.
+fn columns() -> Option<usize> {
+    let said = std::env::var("COLUMNS").ok().and_then(|n| n.parse().ok()).filter(|n| *n > 0);
+    said.or_else(|| rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_col)))
+        .filter(|n| *n > 0)
 }
 
 /// The colour of a state, a cause or an action.
@@ -172,10 +211,21 @@ mod tests {
         ] {
             assert_eq!(duration_ms(ms), text);
         }
-        let screen = Screen { colour: false, now_us: 0 };
+        let screen = Screen { colour: false, width: None, now_us: 0 };
+        assert_eq!(screen.moment(&"1970-01-01T00:03:00.500000Z".into()), "in 3 min (1970-01-01 00:03:00Z)");
         assert_eq!(screen.relative(&"1970-01-01T00:00:30.000000Z".into()), "in 30 s");
         assert_eq!(screen.relative(&"1970-01-01T00:00:00.500000Z".into()), "now");
         assert_eq!(screen.relative(&Value::Null), "-");
+    }
+
+    #[test]
+    fn colours_are_left_out_where_they_are_not_wanted() {
+        assert!(takes_colour(None, Some("xterm")) && takes_colour(Some(""), None));
+        assert!(!takes_colour(Some("1"), Some("xterm")) && !takes_colour(None, Some("dumb")));
+        let plain = Screen { colour: false, width: None, now_us: 0 };
+        let colourful = Screen { colour: true, width: None, now_us: 0 };
+        assert_eq!((plain.state("dead"), colourful.state("dead")), ("dead".into(), "\x1b[31mdead\x1b[0m".into()));
+        assert_eq!(colourful.state("pending"), "pending");
     }
 
     #[test]

@@ -39,7 +39,11 @@ fn print(status: &Value, server: Option<&str>) -> Result<(), Failure> {
         Some(url) => {
             pair(
                 "server",
-                format!("{url}, version {}, since {}", word(&status["version"]), screen.moment(&status["started_at"])),
+                format!(
+                    "{url}, version {}, started {}",
+                    word(&status["version"]),
+                    screen.moment(&status["started_at"])
+                ),
             )?;
             if let Some(why) = status["not_ready"].as_str() {
                 pair("not ready", word(&why.into()))?;

@@ -5,8 +5,9 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::Value;
 
-use super::road::Road;
+use super::road::{Exact, Road};
 use super::show::{self, Screen, word};
+use super::whole::whole;
 use super::{Exit, Failure, Reach, ends};
 use crate::http::query::encode;
 use crate::wire::time;
@@ -14,7 +15,7 @@ use crate::wire::time;
 /// The flags of `rea trace`.
 #[derive(Args)]
 pub(super) struct Trace {
-    /// A task_id, a trace_id, or a root_id (then the whole chain is shown)
+    /// A task_id or its beginning, a trace_id, or a root_id (then the whole chain is shown)
     id: String,
     #[command(flatten)]
     reach: Reach,
@@ -23,7 +24,7 @@ pub(super) struct Trace {
 impl Trace {
     pub(super) async fn run(self) -> Result<Exit, Failure> {
         let mut road = Road::open(&self.reach).await?;
-        let trace = road.get_exact(&format!("/trace/{}", encode(&self.id)), Duration::ZERO).await;
+        let trace = self.ask(&mut road).await;
         road.close().await;
         let (trace, exact) = trace?;
         if self.reach.json {
@@ -32,6 +33,21 @@ impl Trace {
             print(&trace)?;
         }
         Ok(Exit::Ok)
+    }
+}
+
+impl Trace {
+    /// A trace_id may look like the beginning of an id, so the whole text is tried first.
+    async fn ask(&self, road: &mut Road) -> Result<(Value, Exact), Failure> {
+        let path = |id: &str| format!("/trace/{}", encode(id));
+        let unknown = match road.get_exact(&path(&self.id), Duration::ZERO).await {
+            Err(failure) if failure.exit == Exit::NotFound => failure,
+            answered => return answered,
+        };
+        match whole(road, &self.id).await? {
+            same if same == self.id => Err(unknown),
+            id => road.get_exact(&path(&id), Duration::ZERO).await,
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Storing jobs: one, or a batch that is stored as a whole or not at all. The answer comes after they are on disk.
 
 use ax::JobRequest;
-use ax::model::limits::Limits;
 use ax::model::store::Enqueued;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -58,7 +57,8 @@ pub(super) async fn batch(State(shared): State<Shared>, headers: HeaderMap, body
         .is_some_and(|v| v.as_bytes().to_ascii_lowercase().starts_with(b"application/x-ndjson"));
     let body = body::read(body, BATCH_BODY_MAX).await?;
     let large = body.len() > READ_ELSEWHERE;
-    let parse = move || if lines { parse_lines(&body) } else { parse_array(&body) };
+    let most = shared.client().limits().batch;
+    let parse = move || if lines { parse_lines(&body, most) } else { parse_array(&body, most) };
     // A large batch takes many milliseconds to read: not on a thread that others' requests need.
     let jobs = match large {
         false => parse()?,
@@ -71,24 +71,23 @@ pub(super) async fn batch(State(shared): State<Shared>, headers: HeaderMap, body
     Ok(json(if created { StatusCode::CREATED } else { StatusCode::OK }, &Batch { jobs: jobs.collect() }))
 }
 
-fn parse_array(body: &Bytes) -> Result<Vec<JobRequest>, Problem> {
+fn parse_array(body: &Bytes, most: usize) -> Result<Vec<JobRequest>, Problem> {
     let items: Vec<&RawValue> = serde_json::from_slice(body).map_err(|error| {
         let problem = request::not_json(body, &error, "");
         if error.is_data() { Problem::new(Code::BadJson, "the body must be a JSON array of requests") } else { problem }
     })?;
-    check_count(items.len())?;
+    check_count(items.len(), most)?;
     let parse = |(i, raw): (usize, &&RawValue)| request::parse(raw.get().as_bytes()).map_err(|p| p.at_index(i));
     items.iter().enumerate().map(parse).collect()
 }
 
-fn parse_lines(body: &Bytes) -> Result<Vec<JobRequest>, Problem> {
+fn parse_lines(body: &Bytes, most: usize) -> Result<Vec<JobRequest>, Problem> {
     let lines = || body.split(|&b| b == b'\n').filter(|l| !l.trim_ascii().is_empty());
-    check_count(lines().count())?;
+    check_count(lines().count(), most)?;
     lines().enumerate().map(|(i, line)| request::parse(line).map_err(|p| p.at_index(i))).collect()
 }
 
 /// Checked before the requests are read, so that a flood of tiny ones costs little.
-fn check_count(count: usize) -> Result<(), Problem> {
-    let limit = Limits::default().batch;
+fn check_count(count: usize, limit: usize) -> Result<(), Problem> {
     if count > limit { Err(Problem::too_many(count, limit)) } else { Ok(()) }
 }

@@ -25,7 +25,7 @@ struct Listing<'a> {
 /// `GET /jobs`.
 pub(super) async fn list(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Answer {
     let query = Query::parse(query.as_deref(), FIELDS)?;
-    let filter = filter(&query)?;
+    let filter = filter(&query, shared.client().limits())?;
     page(&shared, &query, filter).await
 }
 
@@ -49,7 +49,7 @@ pub(super) async fn running(State(shared): State<Shared>, RawQuery(query): RawQu
 }
 
 async fn page(shared: &Shared, query: &Query<'_>, filter: Filter) -> Answer {
-    let limit = limit(query, PAGE, Limits::default().page)?;
+    let limit = limit(query, PAGE, shared.client().limits().page)?;
     let after = query.text("cursor").map(cursor::parse).transpose()?;
     let page = shared.client().list(filter, after, limit).await?;
     Ok(listing(&page))
@@ -62,7 +62,7 @@ fn listing(page: &Page) -> Response<Body> {
 }
 
 /// The filter of a query. Values are compared, never interpreted.
-fn filter(query: &Query<'_>) -> Result<Filter, Problem> {
+fn filter(query: &Query<'_>, limits: &Limits) -> Result<Filter, Problem> {
     let mut filter = Filter::default();
     for word in query.text("state").into_iter().flat_map(|s| s.split(',')) {
         match JobState::from_word(word) {
@@ -86,7 +86,7 @@ fn filter(query: &Query<'_>) -> Result<Filter, Problem> {
         ("key", &mut filter.key),
     ] {
         if let Some(text) = query.text(name) {
-            ax::model::new_job::name(name, text, &Limits::default())?;
+            ax::model::new_job::name(name, text, limits)?;
             *slot = Some(text.to_owned());
         }
     }

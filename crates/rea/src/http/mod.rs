@@ -4,6 +4,7 @@ pub mod body;
 pub mod cursor;
 pub mod enqueue;
 pub mod guard;
+pub mod ids;
 pub mod index;
 pub mod job;
 pub mod jobs;
@@ -87,6 +88,7 @@ fn routes() -> Vec<(&'static str, &'static str, MethodRouter<Shared>)> {
         ("post", "/jobs/{id}/cancel", post(job::cancel)),
         ("post", "/jobs/{id}/retry", post(job::retry)),
         ("post", "/jobs/{id}/mark-success", post(job::mark_success)),
+        ("get", "/ids/{prefix}", get(ids::complete)),
         ("get", "/trace/{id}", get(trace::show)),
         ("get", "/queues", get(queues::list)),
         ("post", "/queues/{name}", post(queues::change)),

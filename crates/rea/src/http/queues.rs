@@ -1,6 +1,5 @@
 //! Queues and their switches.
 
-use ax::model::limits::Limits;
 use ax::model::store::QueueChange;
 use axum::body::Body;
 use axum::extract::{Path, RawQuery, State};
@@ -63,7 +62,7 @@ pub(super) async fn change(State(shared): State<Shared>, Path(name): Path<String
 }
 
 async fn apply(shared: &Shared, change: QueueChange) -> Answer {
-    ax::model::new_job::name("queue", &change.name, &Limits::default())?;
+    ax::model::new_job::name("queue", &change.name, shared.client().limits())?;
     let queue = shared.client().set_queue(change).await?;
     Ok(json(StatusCode::OK, &QueueView::from(&queue)))
 }

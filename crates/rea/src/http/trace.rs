@@ -1,6 +1,5 @@
 //! The life of a job, or of the whole chain it belongs to, as one list of events in the order of time.
 
-use ax::model::limits::Limits;
 use ax::model::store::{Filter, HistoryEntry};
 use ax::model::{Cause, ErrorInfo, Job, JobId, State as JobState, Timestamp};
 use axum::extract::{Path, RawQuery, State};
@@ -78,13 +77,13 @@ async fn find(shared: &Shared, text: &str) -> Result<(Vec<Job>, bool), Problem> 
         Problem::new(Code::NotFound, format!("\"{}\" is no task_id, trace_id or root_id of a job here", clip(text)))
             .hint("ids are given whole; `rea jobs` lists them")
     };
-    ax::model::new_job::name("trace_id", text, &Limits::default()).map_err(|_| unknown())?;
+    ax::model::new_job::name("trace_id", text, shared.client().limits()).map_err(|_| unknown())?;
     let (found, more) = list(shared, Filter { trace_id: Some(text.to_owned()), ..Filter::default() }).await?;
     if found.is_empty() { Err(unknown()) } else { Ok((found, more)) }
 }
 
 async fn list(shared: &Shared, filter: Filter) -> Result<(Vec<Job>, bool), Problem> {
-    let page = shared.client().list(filter, None, Limits::default().page).await?;
+    let page = shared.client().list(filter, None, shared.client().limits().page).await?;
     Ok((page.jobs, page.next.is_some()))
 }
 

@@ -20,9 +20,6 @@ use tracing_subscriber::util::SubscriberInitExt;
 pub use escape::{for_terminal, push_json, push_plain};
 pub use sink::Sink;
 
-/// Which diagnostics are shown unless `REA_LOG` says otherwise.
-const DEFAULT_FILTER: &str = "warn,ax=info,rea=info";
-
 /// How lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -81,22 +78,13 @@ impl Logs {
         Logs { sink, format }
     }
 
-    /// A log on stderr that also takes the process's diagnostics. Called once.
+    /// A log on stderr that also takes the process's diagnostics, those that pass `filter`. Called once.
     #[must_use]
-    pub fn install(choice: Choice) -> Logs {
+    pub fn install(choice: Choice, filter: &str) -> Logs {
         let logs = Logs::new(Sink::stderr(), choice.resolve());
-        let asked = std::env::var("REA_LOG").ok().map(|filter| EnvFilter::try_new(&filter).map_err(|e| (filter, e)));
-        let (filter, wrong) = match asked {
-            Some(Ok(filter)) => (filter, None),
-            Some(Err(wrong)) => (EnvFilter::new(DEFAULT_FILTER), Some(wrong)),
-            None => (EnvFilter::new(DEFAULT_FILTER), None),
-        };
         let layer = diagnostics::Diagnostics::new(logs.clone());
         // A second call in one process (tests) keeps the first.
-        let _ = tracing_subscriber::registry().with(filter).with(layer).try_init();
-        if let Some((filter, error)) = wrong {
-            tracing::warn!(filter, %error, "REA_LOG is no filter; the default is used");
-        }
+        let _ = tracing_subscriber::registry().with(EnvFilter::new(filter)).with(layer).try_init();
         logs
     }
 

@@ -129,3 +129,47 @@ async fn running_attempts_are_told_from_memory() {
     assert_eq!((&running["jobs"][0]["task_id"], &running["jobs"][0]["attempt"]), (&json!(id), &json!(1)));
     bed.end().await;
 }
+
+#[tokio::test]
+async fn c116_names_of_every_script_are_kept_and_found() {
+    let bed = Bed::new().await;
+    let (queue, key, tag) = ("队列 📬", "clé-שרה", "标签");
+    let job = json!({ "task": "echo", "args": ["🦀 مرحبا"], "queue": queue, "key": key, "tags": [tag] });
+    let id = bed.enqueue(job).await;
+    bed.enqueue(json!({ "task": "echo" })).await;
+    for (field, value) in [("queue", queue), ("key", key), ("tag", tag)] {
+        let (_, found) = bed.get(&format!("/jobs?{field}={}", encode(value))).await;
+        let ids: Vec<&str> = found["jobs"].as_array().unwrap().iter().filter_map(|j| j["task_id"].as_str()).collect();
+        assert_eq!(ids, [&id], "{field}");
+        assert_eq!(found["jobs"][0]["queue"], queue);
+    }
+    let done = bed.reach(&id, "success").await;
+    assert_eq!(done["result"], json!(["🦀 مرحبا"]));
+    let (status, paused) = bed.post(&format!("/queues/{}/pause", encode(queue)), "").await;
+    assert_eq!((status, &paused["name"]), (200, &queue.into()));
+    bed.end().await;
+}
+
+#[tokio::test]
+async fn the_beginning_of_an_id_names_its_jobs() {
+    let bed = Bed::new().await;
+    let id = |n: usize| format!("abcd0000-0000-7000-8000-{n:012x}");
+    for n in 0..11 {
+        let mut job = later("echo");
+        job["task_id"] = id(n).into();
+        bed.enqueue(job).await;
+    }
+    let (status, found) = bed.get("/ids/abcd0000-0000-7000-8000-00000000000a").await;
+    let one = &found["jobs"][0];
+    assert_eq!((status, found["jobs"].as_array().unwrap().len(), &found["more"]), (200, 1, &false.into()));
+    assert_eq!((&one["task_id"], &one["task"], &one["state"]), (&id(10).into(), &"echo".into(), &"pending".into()));
+    let (_, found) = bed.get("/ids/ABCD").await;
+    assert_eq!((found["jobs"].as_array().unwrap().len(), &found["more"]), (10, &true.into()));
+    assert_eq!(found["jobs"][0]["task_id"], id(10).as_str(), "the greatest first");
+    assert_eq!(bed.get("/ids/abce").await.1["jobs"], json!([]));
+    for bad in ["abc", "abcx", "%27%3B--", "0000000000000000000000000000000000"] {
+        assert_eq!(code(&bed.get(&format!("/ids/{bad}")).await), (404, "not_found"), "{bad}");
+    }
+    assert_eq!(code(&bed.get("/ids/abcd?limit=1").await), (422, "unknown_field"));
+    bed.end().await;
+}

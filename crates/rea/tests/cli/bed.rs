@@ -116,8 +116,14 @@ impl Bed {
 
     /// A server on a free port, ready.
     pub(crate) fn serve(&self, words: &[&str]) -> Server {
+        self.serve_in(words, &[])
+    }
+
+    /// The same, with these variables.
+    pub(crate) fn serve_in(&self, words: &[&str], env: &[(&str, &str)]) -> Server {
         let mut command = self.command();
         command.args(["serve", "--port", "0", "--workers", "1"]).args(words).stderr(Stdio::piped());
+        command.envs(env.iter().copied());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut seen = String::new();

@@ -58,7 +58,8 @@ async fn every_kind_of_failure_has_its_exit_code() {
         (vec!["log", &id], 3, "no attempt"),
         (vec!["cancel", NOBODY, &id, NOBODY], 3, NOBODY),
         (vec!["enqueue", "ecko"], 4, "did you mean \"echo\"?"),
-        (vec!["job", "0193"], 3, "\"0193\" is no job id"),
+        (vec!["job", "019"], 3, "\"019\" is no job id"),
+        (vec!["job", "0193"], 3, "no job has an id that begins with 0193"),
         (vec!["enqueue", "echo", "--priority", "11"], 2, "1..=10"),
         (vec!["enqueue", "echo", "--priority", "-1"], 2, "1..=10"),
         (vec!["enqueue", "echo", "--timeout", "0"], 2, "no timeout: --timeout none"),
@@ -93,6 +94,34 @@ async fn every_kind_of_failure_has_its_exit_code() {
     assert_eq!(locked.code, 6, "{}", locked.err);
     assert!(locked.err.contains(&format!("process {}", std::process::id())), "{}", locked.err);
     engine.close().await;
+}
+
+#[tokio::test]
+async fn the_beginning_of_an_id_is_enough_where_it_names_one_job() {
+    let bed = Bed::with_store().await;
+    let ids = [
+        "abcd0000-0000-7000-8000-00000000000a",
+        "abcd0000-0000-7000-8000-00000000000b",
+        "abce0000-0000-7000-8000-000000000000",
+    ];
+    for id in ids {
+        assert_eq!(bed.rea(&["enqueue", "echo", "--task-id", id, "--delay", "1h"]).word(), id);
+    }
+    assert_eq!(bed.rea(&["job", "abce", "--json"]).json()["task_id"], ids[2]);
+    assert!(bed.rea(&["trace", "ABCE-0000"]).out.contains(ids[2]));
+    for words in [vec!["job", "abcd"], vec!["cancel", "abcd0000-0000"], vec!["trace", "abcd"], vec!["logs", "abcd"]] {
+        let said = bed.rea(&words);
+        assert_eq!((said.code, said.out.as_str()), (2, ""), "{words:?}");
+        let both = said.err.contains(ids[0]) && said.err.contains(ids[1]) && said.err.contains("echo  pending");
+        assert!(both && !said.err.contains(ids[2]) && said.err.contains("hint: type more of the id"), "{}", said.err);
+    }
+    let said = bed.rea(&["cancel", "abce", &ids[0][..35], "abcd"]);
+    assert_eq!(said.code, 2, "{}", said.err);
+    assert_eq!(said.out, format!("{} is cancelled\n", ids[2]), "one digit less than {} names two", ids[0]);
+    assert!(bed.rea(&["cancel", ids[0]]).out.contains("is cancelled"));
+    // A trace_id that looks like the beginning of an id is tried first.
+    let own = bed.rea(&["enqueue", "echo", "--trace-id", "abcd", "--delay", "1h"]).word().to_owned();
+    assert!(bed.rea(&["trace", "abcd"]).out.contains(&own));
 }
 
 #[test]

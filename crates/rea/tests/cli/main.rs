@@ -1,6 +1,11 @@
 //! The real program, as a person or a script runs it: with a server, and without one.
 
 mod bed;
+mod doors;
+mod json;
 mod local;
 mod refused;
 mod server;
+mod settings;
+mod slips;
+mod unicode;

@@ -1,31 +1,32 @@
-//! `rea log`: what a job wrote, also while it runs.
+//! `rea logs`: what a job wrote, also while it runs.
 
-use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::Value;
 
+use super::printed::{Printed, note};
 use super::road::Road;
-use super::{Exit, Failure, Reach, show};
+use super::whole::whole;
+use super::{Exit, Failure, Reach};
 use crate::http::query::encode;
-use crate::logs::for_terminal;
 
 const EXAMPLES: &str = "Examples:
-  rea log ID                 what its newest attempt wrote
-  rea log ID --attempt 1
-  rea log ID -f              goes on until the job has ended; Ctrl-C leaves it";
+  rea logs ID                 what its newest attempt wrote
+  rea logs ID --attempt 1
+  rea logs ID -f              goes on until the job has ended; Ctrl-C leaves it
+  rea logs ID --json          one object a line: {\"attempt\": 1, \"line\": \"…\"}";
 
 /// How long one question may wait inside the server while a log is followed.
 const POLL: Duration = Duration::from_millis(500);
 /// Time between two questions at least: a server that is stopping answers each at once.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The flags of `rea log`.
+/// The flags of `rea logs`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Log {
-    /// The job's id
+pub(super) struct Logs {
+    /// The job's id, or its beginning
     #[arg(value_name = "TASK_ID")]
     id: String,
     /// Of this attempt instead of the newest
@@ -38,28 +39,38 @@ pub(super) struct Log {
     reach: Reach,
 }
 
-impl Log {
-    pub(super) async fn run(self) -> Result<Exit, Failure> {
+impl Logs {
+    pub(super) async fn run(mut self) -> Result<Exit, Failure> {
         let mut road = Road::open(&self.reach).await?;
+        self.id = match whole(&mut road, &self.id).await {
+            Ok(id) => id,
+            Err(failure) => {
+                road.close().await;
+                return Err(failure);
+            }
+        };
+        let mut printed = Printed::new(self.reach.json);
         let copied = match self.follow {
             // Nothing is written while no server runs.
-            true if road.has_server() => self.follow(&mut road).await,
-            _ => self.whole(&mut road).await,
+            true if road.has_server() => self.follow(&mut road, &mut printed).await,
+            _ => self.whole(&mut road, &mut printed).await,
         };
         road.close().await;
         copied.map(|()| Exit::Ok)
     }
 
     /// What there is by now.
-    async fn whole(&self, road: &mut Road) -> Result<(), Failure> {
-        if self.copy(road, self.attempt, 0).await? == 0 {
-            show::note("(no output)");
+    async fn whole(&self, road: &mut Road, printed: &mut Printed) -> Result<(), Failure> {
+        let (attempt, end) = self.copy(road, printed, self.attempt, 0).await?;
+        printed.end(attempt)?;
+        if end == 0 {
+            note("no output");
         }
         Ok(())
     }
 
     /// What there is, and what comes until the job is at rest, or the attempt that was named is over.
-    async fn follow(&self, road: &mut Road) -> Result<(), Failure> {
+    async fn follow(&self, road: &mut Road, printed: &mut Printed) -> Result<(), Failure> {
         let (mut attempt, mut offset, mut wait) = (self.attempt.unwrap_or(0), 0, Duration::ZERO);
         let mut silent = true;
         loop {
@@ -71,17 +82,19 @@ impl Log {
             attempt = if attempt == 0 { newest } else { attempt };
             while attempt > 0 && attempt <= newest {
                 let before = offset;
-                offset = self.copy(road, Some(attempt), offset).await?;
+                (_, offset) = self.copy(road, printed, Some(attempt), offset).await?;
                 silent &= offset == before;
                 if self.attempt.is_some() || attempt == newest {
                     break;
                 }
+                printed.end(attempt)?;
                 (attempt, offset) = (attempt + 1, 0);
-                show::note(&format!("(attempt {attempt})"));
+                note(&format!("attempt {attempt}"));
             }
             if at_rest(&job) || self.attempt.is_some_and(|named| named < newest) {
+                printed.end(attempt)?;
                 if silent {
-                    show::note("(no output)");
+                    note("no output");
                 }
                 return Ok(());
             }
@@ -90,16 +103,23 @@ impl Log {
         }
     }
 
-    /// Copies what is there from `offset` on; gives where it ends.
-    async fn copy(&self, road: &mut Road, attempt: Option<u32>, mut offset: u64) -> Result<u64, Failure> {
-        let attempt = attempt.map(|n| format!("&attempt={n}")).unwrap_or_default();
+    /// Prints what is there from `offset` on; gives whose it is and where it ends.
+    async fn copy(
+        &self,
+        road: &mut Road,
+        printed: &mut Printed,
+        attempt: Option<u32>,
+        mut offset: u64,
+    ) -> Result<(u32, u64), Failure> {
+        let named = attempt.map(|n| format!("&attempt={n}")).unwrap_or_default();
         loop {
-            let path = format!("/jobs/{}/log?limit=1048576&offset={offset}{attempt}", encode(&self.id));
+            let path = format!("/jobs/{}/log?limit=1048576&offset={offset}{named}", encode(&self.id));
             let piece = road.get_raw(&path, Duration::ZERO).await?;
+            let whose = piece.attempt.or(attempt).unwrap_or(0);
             if piece.body.is_empty() {
-                return Ok(offset);
+                return Ok((whose, offset));
             }
-            put(&piece.body)?;
+            printed.put(whose, &piece.body)?;
             offset = piece.next_offset.unwrap_or(offset + piece.body.len() as u64);
         }
     }
@@ -108,22 +128,4 @@ impl Log {
 /// Nothing more comes unless a person asks for it.
 fn at_rest(job: &Value) -> bool {
     matches!(job["state"].as_str(), Some("success" | "dead" | "cancelled" | "skipped" | "held"))
-}
-
-/// As it is into a file or pipe; made harmless for a terminal.
-fn put(bytes: &[u8]) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    if out.is_terminal() {
-        for line in String::from_utf8_lossy(bytes).split_inclusive('\n') {
-            out.write_all(for_terminal(line.trim_end_matches(['\n', '\r'])).as_bytes())?;
-            if line.ends_with('\n') {
-                out.write_all(b"\n")?;
-            }
-        }
-    } else {
-        out.write_all(bytes)?;
-    }
-    // Also what is not a whole line yet.
-    out.flush()?;
-    Ok(())
 }

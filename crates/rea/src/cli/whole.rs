@@ -1,0 +1,52 @@
+//! Ids that were typed in part: the API says which job is meant.
+
+use serde_json::Value;
+
+use super::road::Road;
+use super::show::{Screen, word};
+use super::{Exit, Failure};
+use crate::http::query::encode;
+
+/// Fewer name no job.
+const DIGITS_MIN: usize = 4;
+
+/// The whole id for `typed`, which may be its beginning. What can't be the beginning of an id is given back as it is: the
+/// API refuses it in its own words.
+///
+/// # Errors
+/// No job's id begins so, or those of several do.
+pub(super) async fn whole(road: &mut Road, typed: &str) -> Result<String, Failure> {
+    let digits = typed.chars().filter(|c| *c != '-').count();
+    if (1..DIGITS_MIN).contains(&digits) && typed.chars().all(|c| c == '-' || c.is_ascii_hexdigit()) {
+        return Err(Failure::new(Exit::NotFound, format!("\"{typed}\" is no job id"))
+            .hint(format!("give at least {DIGITS_MIN} of its digits; `rea jobs` lists them")));
+    }
+    if typed.parse::<ax::model::JobId>().is_ok() || ax::model::JobId::range_of_prefix(typed).is_none() {
+        return Ok(typed.to_owned());
+    }
+    let found = road.get(&format!("/ids/{}", encode(typed))).await?;
+    match found["jobs"].as_array().map(Vec::as_slice).unwrap_or_default() {
+        [] => Err(Failure::new(Exit::NotFound, format!("no job has an id that begins with {typed}"))
+            .hint("`rea jobs` lists the newest; ended jobs are pruned after some days")),
+        [one] if found["more"] == false => Ok(one["task_id"].as_str().unwrap_or(typed).to_owned()),
+        several => Err(ambiguous(typed, several, found["more"] == true)),
+    }
+}
+
+fn ambiguous(typed: &str, several: &[Value], more: bool) -> Failure {
+    let screen = Screen::stdout();
+    let mut message = format!("the ids of several jobs begin with {typed}:");
+    for job in several {
+        let when = screen.relative(&job["created_at"]);
+        message.push_str(&format!(
+            "\n{}  {}  {}  {when}",
+            word(&job["task_id"]),
+            word(&job["task"]),
+            word(&job["state"])
+        ));
+    }
+    if more {
+        message.push_str("\n… and others");
+    }
+    Failure::new(Exit::Usage, message).hint("type more of the id")
+}

@@ -1,0 +1,37 @@
+//! What the program is told: defaults, then `rea.toml`, then `REA_*`, then flags. Read raw, resolved once, plain afterwards.
+//!
+//! `table.rs` lists every setting: flags, help, the file, `rea config show` and `docs/settings.md` are made of it or
+//! compared with it.
+
+mod file;
+mod flags;
+mod place;
+mod plain;
+mod resolve;
+mod table;
+mod token;
+mod value;
+
+pub use file::FILE_NAME;
+pub use flags::{All, Asking, Doors, Flags, Given, Server, StoreOnly};
+pub use plain::{Reach, Serve, serve};
+pub use resolve::{Origin, Resolved};
+pub use table::{Key, Setting};
+pub use token::{TOKEN_RECIPE, read_token};
+pub use value::{Kind, Value, seconds};
+
+/// What is wrong with the settings, and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadSetting {
+    /// What is wrong.
+    pub problem: String,
+    /// What would be right.
+    pub hint: String,
+}
+
+fn bad<T>(problem: impl Into<String>, hint: impl Into<String>) -> Result<T, BadSetting> {
+    Err(BadSetting { problem: problem.into(), hint: hint.into() })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! The settings as the program works with them: plain structs with nothing left unset.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ax::model::{Defaults, OnCrash, Policy, priority::Ageing};
+use ax::{Limits, Options, Retention};
+
+use super::resolve::{Origin, Resolved};
+use super::token::{TOKEN_RECIPE, read_token};
+use super::value::address;
+use super::{BadSetting, Given, Key, bad};
+use crate::http::guard::Token;
+use crate::logs::Choice;
+
+/// Where a command asks.
+#[derive(Clone, Debug)]
+pub struct Reach {
+    /// The store's file.
+    pub db: PathBuf,
+    /// A server that goes before it.
+    pub url: Option<String>,
+    /// File with the token to send.
+    pub token_file: Option<PathBuf>,
+    /// The token to send, where no file is named.
+    pub token: Option<String>,
+    /// How the store is opened when no server runs.
+    pub engine: Options,
+}
+
+impl Reach {
+    /// From what was given, the environment and the file.
+    ///
+    /// # Errors
+    /// The first setting that is wrong.
+    pub fn new(given: &Given) -> Result<Reach, BadSetting> {
+        let all = Resolved::new(given)?;
+        // A store that was named more urgently than the server is meant.
+        let named_url = rank(all.origin(Key::Url)) >= rank(all.origin(Key::Db));
+        let url = all.text(Key::Url).filter(|_| named_url);
+        let (token_file, token) = token_source(&all);
+        let engine = engine(&all);
+        Ok(Reach { db: engine.path.clone(), url, token_file, token, engine })
+    }
+}
+
+/// The layer that a value comes from.
+fn rank(origin: &Origin) -> u8 {
+    match origin {
+        Origin::Default => 0,
+        Origin::File { .. } => 1,
+        Origin::Env(_) => 2,
+        Origin::Flag(_) => 3,
+    }
+}
+
+/// The file goes before the token in the environment, unless only `rea.toml` names it.
+fn token_source(all: &Resolved) -> (Option<PathBuf>, Option<String>) {
+    let (file, token) = (all.path(Key::TokenFile), all.text(Key::Token));
+    let by_file = file.is_some() && (token.is_none() || rank(all.origin(Key::TokenFile)) >= rank(&Origin::Env("")));
+    if by_file { (file, None) } else { (None, token) }
+}
+
+/// What `rea serve` works with.
+#[derive(Clone, Debug)]
+pub struct Serve {
+    /// What to load into the workers.
+    pub code: Vec<String>,
+    /// Where to listen.
+    pub address: SocketAddr,
+    /// Execution slots.
+    pub workers: usize,
+    /// The Python to use, if one was named.
+    pub python: Option<PathBuf>,
+    /// What clients must send.
+    pub token: Option<Token>,
+    /// File that the token was read from.
+    pub token_file: Option<PathBuf>,
+    /// Further host names.
+    pub allow_hosts: Vec<String>,
+    /// Most connections at a time.
+    pub max_connections: usize,
+    /// Time to finish at shutdown.
+    pub grace: Duration,
+    /// From the request to end to the kill.
+    pub kill_grace: Duration,
+    /// Longest time to load the code.
+    pub import_timeout: Duration,
+    /// A worker process is replaced after so many jobs.
+    pub recycle_jobs: u32,
+    /// A worker process is replaced when it has more than this in memory, bytes.
+    pub recycle_rss_bytes: u64,
+    /// Longest log of an attempt, bytes.
+    pub log_bytes: u64,
+    /// Longest line in it, bytes.
+    pub log_line_bytes: usize,
+    /// How log lines look.
+    pub log: Choice,
+    /// Which diagnostics are logged.
+    pub log_filter: String,
+    /// How the engine works; it names the store.
+    pub engine: Options,
+    /// The file of settings that was read.
+    pub file: Option<PathBuf>,
+}
+
+/// Checks everything that can be checked without opening the store.
+///
+/// # Errors
+/// The first setting that is wrong.
+pub fn serve(given: &Given) -> Result<Serve, BadSetting> {
+    of(&Resolved::new(given)?)
+}
+
+pub(super) fn of(all: &Resolved) -> Result<Serve, BadSetting> {
+    let host = all.text(Key::Host).unwrap_or_default();
+    let host = address(&host).or_else(|wrong| bad(format!("the address {host} {wrong}"), "such as 127.0.0.1"))?;
+    let code = all.list(Key::Code);
+    for code in code.iter().filter(|c| c.ends_with(".py") || c.contains('/')) {
+        if !Path::new(code).is_file() {
+            let hint = "name a Python file, or a module as in `my.tasks`";
+            return all.refuse(Key::Code, &format!("there is no file {code}"), hint);
+        }
+    }
+    let (token_file, token) = token_source(all);
+    let token = read_token(token_file.as_deref(), token)?;
+    if token.is_none() && !host.is_loopback() {
+        let problem = format!("listening on {host} needs a token: whoever reaches it can run your tasks");
+        return all.refuse(Key::Host, &problem, TOKEN_RECIPE);
+    }
+    let time = |key| Duration::from_millis(all.span_ms(key).unwrap_or(u64::MAX));
+    Ok(Serve {
+        code,
+        address: SocketAddr::new(host, all.number(Key::Port)),
+        workers: all.number(Key::Workers),
+        python: all.path(Key::Python),
+        token,
+        token_file,
+        allow_hosts: all.list(Key::AllowHosts),
+        max_connections: all.number(Key::MaxConnections),
+        grace: time(Key::Grace),
+        kill_grace: time(Key::KillGrace),
+        import_timeout: time(Key::ImportTimeout),
+        recycle_jobs: all.number(Key::RecycleJobs),
+        recycle_rss_bytes: all.number(Key::RecycleMemory),
+        log_bytes: all.number(Key::LogMax),
+        log_line_bytes: all.number(Key::LineMax),
+        log: match all.text(Key::Log).as_deref() {
+            Some("json") => Choice::Json,
+            Some("text") => Choice::Text,
+            _ => Choice::Auto,
+        },
+        log_filter: all.text(Key::LogFilter).unwrap_or_default(),
+        engine: engine(all),
+        file: all.file.clone(),
+    })
+}
+
+/// How the engine works.
+fn engine(all: &Resolved) -> Options {
+    let ms = |key| all.span_ms(key).unwrap_or(u64::MAX);
+    let mut options = Options::new(all.path(Key::Db).unwrap_or_default());
+    options.limits = Limits {
+        args_bytes: all.number(Key::ArgsMax),
+        result_bytes: all.number(Key::ResultMax),
+        json_depth: all.number(Key::DepthMax),
+        name_chars: all.number(Key::NameMax),
+        tags: all.number(Key::TagsMax),
+        batch: all.number(Key::BatchMax),
+        page: all.number(Key::PageMax),
+    };
+    options.defaults = Defaults {
+        queue: all.text(Key::Queue).unwrap_or_default(),
+        priority: all.number(Key::Priority),
+        timeout_ms: all.span_ms(Key::Timeout),
+        policy: Policy {
+            max_attempts: all.number(Key::MaxAttempts),
+            max_interruptions: all.number(Key::MaxInterruptions),
+            retry_base_ms: ms(Key::RetryBase),
+            retry_cap_ms: ms(Key::RetryCap),
+            on_crash: all.text(Key::OnCrash).and_then(|word| OnCrash::from_word(&word)).unwrap_or(OnCrash::Retry),
+        },
+        unique_for_ms: ms(Key::UniqueFor),
+    };
+    options.retention = Retention {
+        success_ms: ms(Key::KeepSuccess),
+        cancelled_ms: ms(Key::KeepCancelled),
+        skipped_ms: ms(Key::KeepSkipped),
+        dead_ms: ms(Key::KeepDead),
+    };
+    options.ageing = Ageing { base_wait_ms: ms(Key::AgeingBase), extra_ms: ms(Key::AgeingStep) };
+    options.poll_ms = ms(Key::Poll);
+    options.local_queue_ms = ms(Key::LocalQueue);
+    options.local_queue_max = all.number(Key::LocalQueueMax);
+    options
+}
