@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::{crash, python, run};
+use crate::{crash, python, run, venv};
 
 /// Crash cycles in CI: enough to reach every failpoint, with some kills at random moments.
 const CRASH_CYCLES_CI: usize = 25;
@@ -54,12 +54,21 @@ fn rust(sums: &mut Sums) -> Result<()> {
     Ok(())
 }
 
+/// What the Python tests can use: a type checker, and the test runner that `rea.pytest_plugin` is for.
+const PYTHON_TOOLS: [&str; 3] = ["mypy==2.4.1", "pytest==9.2.0", "typing-extensions==4.16.0"];
+
 fn python_tests(sums: &mut Sums) -> Result<()> {
     let Some(python) = python::find() else {
         sums.leave_out("the Python tests", "no python3 of version 3.9 or newer on the path");
         return Ok(());
     };
-    let mut unittest = run::command(&python);
+    let mut unittest = match venv::with(&PYTHON_TOOLS) {
+        Ok(python) => python.command(),
+        Err(reason) => {
+            sums.leave_out("the types and the pytest plugin", &reason.to_string());
+            run::command(&python)
+        }
+    };
     unittest.args(["-m", "unittest", "discover", "-s", "python/tests"]);
     // What unittest has to say goes to stderr; only the summary is read, so both are joined and shown.
     unittest.env("PYTHONPATH", run::root().join("python")).env("PYTHONDONTWRITEBYTECODE", "1");
