@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 _HAS_KWARGS = 0x08  # inspect.CO_VARKEYWORDS
 _GENERATOR = 0x20
-_ASYNC = 0x80 | 0x200  # coroutine, async generator
+_COROUTINE = 0x80
+_ASYNC_GENERATOR = 0x200
 
 
 def refuse_what_cannot_run(func: Any) -> None:
@@ -24,12 +25,7 @@ def refuse_what_cannot_run(func: Any) -> None:
     ):
         raise TypeError(f"@task goes on a function, not on {func!r}")
     flags = getattr(getattr(func, "__code__", None), "co_flags", 0)
-    if flags & _ASYNC:
-        raise TypeError(
-            f"{name} is async: async tasks are not supported in this version (they come later). "
-            f"Write a plain function and call asyncio.run(...) in it."
-        )
-    if flags & _GENERATOR:
+    if flags & (_GENERATOR | _ASYNC_GENERATOR):
         raise TypeError(
             f"{name} is a generator: calling it would run nothing. Return a list instead of yielding."
         )
@@ -40,6 +36,11 @@ def refuse_what_cannot_run(func: Any) -> None:
         )
     if "." in name:
         raise TypeError(f"{name} is a method: a task is a function at the top level of a module.")
+
+
+def is_async(func: Any) -> bool:
+    """Whether it was written with `async def`; a wrapper that hides it is found out when it is called."""
+    return bool(getattr(getattr(func, "__code__", None), "co_flags", 0) & _COROUTINE)
 
 
 def task_name(func: Any) -> str:

@@ -100,9 +100,10 @@ class Child:
 
     def ready(self, task, *args, result_max=1 << 20, **kwargs):
         """Sends `run` without a permit and returns its token."""
+        name = task if ":" in task else f"child_tasks:{task}"
         self.runs += 1
         token = f"{self.runs:016x}"
-        self.send(run_frame(token, f"child_tasks:{task}", args, kwargs, result_max))
+        self.send(run_frame(token, name, args, kwargs, result_max))
         return token
 
     def permit(self, token):
