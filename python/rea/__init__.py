@@ -8,11 +8,12 @@ from .task import Task, task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .client import Client, Handle, connect, enqueue, enqueue_many
+    from .client import Batch, Client, Handle, batch, connect, enqueue, enqueue_many, wait
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Batch",
     "Client",
     "Fatal",
     "Handle",
@@ -20,14 +21,16 @@ __all__ = [
     "RetryableError",
     "Task",
     "__version__",
+    "batch",
     "connect",
     "current_job",
     "enqueue",
     "enqueue_many",
     "task",
+    "wait",
 ]
 
-_FROM_CLIENT = ("Client", "Handle", "connect", "enqueue", "enqueue_many")
+_FROM_CLIENT = ("Batch", "Client", "Handle", "batch", "connect", "enqueue", "enqueue_many", "wait")
 
 
 def __getattr__(name: str) -> object:

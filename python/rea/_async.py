@@ -1,5 +1,5 @@
-# Runs the coroutine of an `async def` task: one at a time, in an event loop of its own that ends with the job, so
-# that no task, timer, callback or reader of a job lives into the next. Loaded only by workers that need it.
+# Runs the coroutine of an `async def` task: one at a time, in an event loop of its own that ends with the job,
+# so that no task, timer, callback or reader of a job lives into the next. Loaded only by workers that need it.
 from __future__ import annotations
 
 import asyncio
@@ -11,7 +11,7 @@ from .exception import Stopped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import FrameType, TracebackType
+    from types import FrameType
     from typing import Any
 
 # How long what a job left running may take to end after it was cancelled.
@@ -32,10 +32,8 @@ class _Body(Coroutine):  # type: ignore[type-arg]
     def send(self, value: Any) -> Any:
         return self._coroutine.send(value)
 
-    def throw(
-        self, kind: Any, value: BaseException | None = None, traceback: TracebackType | None = None
-    ) -> Any:
-        error = kind if value is None else value
+    def throw(self, *given: Any) -> Any:
+        error = given[0] if len(given) == 1 or given[1] is None else given[1]
         if self.stopping and isinstance(error, asyncio.CancelledError):
             self.stopping = False
             error = Stopped("the job is being stopped")
@@ -78,7 +76,7 @@ class Runner:
                 loop.run_forever()
                 ended = main.done()
             finally:
-                # A fork shares the loop's descriptors with its parent: touching them would break the job there.
+                # A fork shares the loop's descriptors with its parent: touching them would hurt the job there.
                 if os.getpid() == pid:
                     main.remove_done_callback(_stop_its_loop)
                     _clear(loop, main, quiet=self._stopped)
@@ -123,7 +121,7 @@ def _outcome(main: asyncio.Task[Any]) -> Any:
 
 
 def _clear(loop: asyncio.AbstractEventLoop, main: asyncio.Task[Any], quiet: bool) -> None:
-    """Ends what the job left running. Threads of its executor end with the loop, or are noticed as threads."""
+    """Ends what the job left running. Threads of its executor end with the loop, or are noticed later."""
     left = asyncio.all_tasks(loop)
     # Nearly always there is nothing; the loop need not run once more to find that out.
     if not left and not getattr(loop, "_asyncgens", True):

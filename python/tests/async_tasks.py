@@ -225,3 +225,13 @@ async def swallow_stop():
     except BaseException as error:
         print("swallowed", type(error).__name__)
         return "as if nothing were"
+
+
+# --- enqueueing ---
+
+
+@task
+async def enqueue_another():
+    from rea import aio
+
+    return (await aio.enqueue(add, 1, 2)).task_id

@@ -71,7 +71,9 @@ class Leftovers(WithAsyncChild):
         self.assertNotIn("dirty", done)
         self.assertEqual(self.child.output(), "poller ended\n")
         told = self.child.errors()
-        self.assertIn("1 asyncio task was still running when the job ended and cancelled: poll_for_ever", told)
+        self.assertIn(
+            "1 asyncio task was still running when the job ended and cancelled: poll_for_ever", told
+        )
         # It does not run on in the next job.
         self.assertEqual(self.run_task("look")["result"], ["unset", False, 1])
         self.assertEqual((self.child.output(), self.child.errors()), ("", ""))
