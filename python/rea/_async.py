@@ -1,5 +1,5 @@
-# Runs the coroutine of an `async def` task: one at a time, in an event loop of its own that ends with the job,
-# so that no task, timer, callback or reader of a job lives into the next. Loaded only by workers that need it.
+# Runs the coroutine of an `async def` task: one at a time, in an event loop of its own that ends with the
+# job, so that no task, timer or callback lives into the next. Loaded only by workers that need it.
 from __future__ import annotations
 
 import asyncio
@@ -76,7 +76,7 @@ class Runner:
                 loop.run_forever()
                 ended = main.done()
             finally:
-                # A fork shares the loop's descriptors with its parent: touching them would hurt the job there.
+                # A fork shares the loop's descriptors with its parent: touching them would hurt it there.
                 if os.getpid() == pid:
                     main.remove_done_callback(_stop_its_loop)
                     _clear(loop, main, quiet=self._stopped)

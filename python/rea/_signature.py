@@ -6,6 +6,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Container, Sized
     from typing import Any, Callable
 
 _HAS_KWARGS = 0x08  # inspect.CO_VARKEYWORDS
@@ -83,6 +84,11 @@ def trace_slot(func: Any) -> int | None:
     return None
 
 
+def wants_trace_id(slot: int | None, args: Sized, kwargs: Container[str]) -> bool:
+    """Whether the function takes `trace_id` and this call lacks it."""
+    return slot is not None and "trace_id" not in kwargs and (slot < 0 or len(args) <= slot)
+
+
 def check_call(
     name: str, func: Callable[..., Any], slot: int | None, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
@@ -93,7 +99,7 @@ def check_call(
         signature = inspect.signature(func)
     except (TypeError, ValueError):  # some C functions have none
         return
-    if slot is not None and "trace_id" not in kwargs and (slot < 0 or len(args) <= slot):
+    if wants_trace_id(slot, args, kwargs):
         kwargs = {**kwargs, "trace_id": ""}
     try:
         signature.bind(*args, **kwargs)

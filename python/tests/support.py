@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -18,8 +19,16 @@ PACKAGE = HERE.parent
 REPO = PACKAGE.parent
 sys.path.insert(0, str(PACKAGE))
 
+urlopen = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
+
 TASKS_FILE = HERE / "child_tasks.py"
 TIMEOUT_S = 20
+
+
+def find_program():
+    """The real program for the tests that need it: REA_BIN, else what cargo has built here; None without."""
+    built = REPO / "target" / "debug" / "rea"
+    return os.environ.get("REA_BIN") or (str(built) if built.exists() else None)
 
 
 class Child:
