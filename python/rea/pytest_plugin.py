@@ -2,6 +2,8 @@
 # Found by pytest when rea is installed; elsewhere: `pytest_plugins = ["rea.pytest_plugin"]` in conftest.py.
 from __future__ import annotations
 
+import time
+
 import pytest
 
 TYPE_CHECKING = False
@@ -41,6 +43,7 @@ def pytest_runtest_makereport(item: Any, call: Any) -> Generator[None, Any, None
     report = answer.get_result()
     server = getattr(item, "funcargs", {}).get("rea_server")
     if report.when == "call" and report.failed and server is not None:
-        # The jobs of this test are at the end.
+        # The jobs of this test are at the end, once the server has written what it logs beside its work.
+        time.sleep(0.1)
         lines = server.log.splitlines()[-60:]
         report.sections.append(("log of the rea server", "\n".join(lines)))

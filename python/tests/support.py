@@ -27,8 +27,8 @@ TIMEOUT_S = 20
 
 def find_program():
     """The real program for the tests that need it: REA_BIN, else what cargo has built here; None without."""
-    built = REPO / "target" / "debug" / "rea"
-    return os.environ.get("REA_BIN") or (str(built) if built.exists() else None)
+    built = Path(os.environ.get("REA_BIN") or REPO / "target" / "debug" / "rea").absolute()
+    return str(built) if built.exists() else None
 
 
 class Child:

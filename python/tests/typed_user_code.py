@@ -1,5 +1,5 @@
-# Code as users write it, for the type checker: each `# R:` is the type that mypy must see, each `# E:` an error
-# that it must find. Never run; checked by test_types.py.
+# Code as users write it, for the type checker: each `# R:` is the type that mypy must see, each `# E:` an
+# error that it must find. Never run; checked by test_types.py.
 from __future__ import annotations
 
 from datetime import timedelta
