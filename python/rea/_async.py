@@ -12,7 +12,7 @@ from .exception import Stopped
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Any
+    from typing import Any, Callable
 
 # How long what a job left running may take to end after it was cancelled.
 LEFTOVERS_S = 5.0
@@ -22,8 +22,18 @@ _NAMES_MAX = 5
 _MACHINERY = (os.path.dirname(os.path.abspath(asyncio.__file__)) + os.sep, os.path.abspath(__file__))
 
 
+class _StoppedHere(Stopped, asyncio.CancelledError):
+    """A stop as code in an event loop must see it: task groups and locks clear up after CancelledError."""
+
+
+# Users catch and see `rea.exception.Stopped`.
+_StoppedHere.__name__, _StoppedHere.__qualname__ = Stopped.__name__, Stopped.__qualname__
+_StoppedHere.__module__ = Stopped.__module__
+_TEXT = "the job is being stopped"
+
+
 class _Body(Coroutine):  # type: ignore[type-arg]
-    """The job's coroutine, in which a stop arrives as Stopped. asyncio can only deliver CancelledError."""
+    """The job's coroutine, in which a stop arrives as Stopped. asyncio itself delivers CancelledError."""
 
     def __init__(self, coroutine: Any) -> None:
         self._coroutine = coroutine
@@ -34,9 +44,9 @@ class _Body(Coroutine):  # type: ignore[type-arg]
 
     def throw(self, *given: Any) -> Any:
         error = given[0] if len(given) == 1 or given[1] is None else given[1]
-        if self.stopping and isinstance(error, asyncio.CancelledError):
-            self.stopping = False
-            error = Stopped("the job is being stopped")
+        if self.stopping and isinstance(error, (asyncio.CancelledError, Stopped)):
+            self.stopping = False  # once: what comes later is not for the job's clean-up
+            error = _StoppedHere(_TEXT)
         return self._coroutine.throw(error)
 
     def close(self) -> None:
@@ -52,7 +62,9 @@ class _Body(Coroutine):  # type: ignore[type-arg]
 class Runner:
     """What runs coroutines in a worker, and stops them."""
 
-    def __init__(self) -> None:
+    def __init__(self, may_have_started: Callable[[], None] | None = None) -> None:
+        """`may_have_started` is called when processes may have been started unseen."""
+        self._may_have_started = may_have_started
         self._body: _Body | None = None
         self._main: asyncio.Task[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -64,6 +76,8 @@ class Runner:
         body = _Body(coroutine)
         try:
             loop = asyncio.new_event_loop()
+            if self._may_have_started is not None and not type(loop).__module__.startswith("asyncio."):
+                self._may_have_started()  # uvloop, for one, starts processes without telling Python
         except BaseException:
             body.close()
             raise
@@ -89,11 +103,11 @@ class Runner:
         return _outcome(main)
 
     def stop(self, frame: FrameType | None) -> bool:
-        """From the signal handler. True: raise Stopped right here; False: the coroutine will get it."""
+        """From the signal handler. False: no coroutine runs; else it gets Stopped, here or where it waits."""
         loop, body, main = self._loop, self._body, self._main
         self._stopped = True
         if loop is None or body is None or main is None:
-            return True
+            return False
         current = asyncio.current_task(loop)
         # Code of the job that blocks, such as time.sleep in a coroutine, ends only by an exception in it.
         here = current is not None and frame is not None
@@ -101,10 +115,17 @@ class Runner:
         if not here or current is not main:
             body.stopping = True
             try:
-                loop.call_soon_threadsafe(main.cancel)
+                loop.call_soon_threadsafe(_cancel, main, body)
             except RuntimeError:
                 pass  # the loop is closed: the job had just ended
-        return here
+        if here:
+            raise _StoppedHere(_TEXT)
+        return True
+
+
+def _cancel(main: asyncio.Task[Any], body: _Body) -> None:
+    if body.stopping:
+        main.cancel()
 
 
 def _stop_its_loop(main: asyncio.Task[Any]) -> None:

@@ -192,13 +192,13 @@ class Worker:
         if self._async is None:
             from ._async import Runner
 
-            self._async = Runner()
+            self._async = Runner(self.room.may_have_started)
         return self._async
 
     def on_term(self, _number: int, frame: Any) -> None:
         if self.state == _RUNNING:
             self.state = _STOPPING
-            if self._async is None or self._async.stop(frame):
+            if self._async is None or not self._async.stop(frame):
                 raise Stopped("the job is being stopped")
             return
         if self.state == _IDLE:

@@ -184,6 +184,32 @@ async def wait_in_gather():
 
 
 @task
+async def wait_in_a_group(in_its_body):
+    """Before the block is left, what was started in it must have ended, also when the job is stopped."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(poll_for_ever())
+            print("started")
+            if in_its_body:
+                await asyncio.sleep(60)
+    except BaseException as error:
+        print("got", type(error).__name__)
+        raise
+
+
+@task
+async def wait_for_a_condition():
+    condition = asyncio.Condition()
+    try:
+        async with condition:
+            print("started")
+            await condition.wait()
+    except BaseException as error:
+        print("got", type(error).__name__)
+        raise
+
+
+@task
 async def wait_in_thread(seconds):
     try:
         print("started")
@@ -214,6 +240,7 @@ async def block_in_a_subtask():
     try:
         await asyncio.ensure_future(blocks())
     finally:
+        await asyncio.sleep(0.01)
         print("cleaned up")
 
 

@@ -1,7 +1,11 @@
 # `async def` tasks in a real child: results, failures, what is left running, how they are stopped.
+import asyncio
 import signal
+import sys
+import tempfile
 import time
 import unittest
+from pathlib import Path
 
 import support
 
@@ -96,8 +100,44 @@ class Leftovers(WithAsyncChild):
         self.assertTrue(self.run_task("leave_thread", 60)["dirty"])
 
 
+OTHER_LOOP = """
+import asyncio
+from rea.task import task
+
+class Loop(asyncio.SelectorEventLoop):
+    pass
+
+class Policy(asyncio.DefaultEventLoopPolicy):
+    def new_event_loop(self):
+        return Loop()
+
+asyncio.set_event_loop_policy(Policy())
+
+@task
+async def kind():
+    return type(asyncio.get_running_loop()).__module__
+
+@task
+def plain():
+    pass
+"""
+
+
+class OtherLoops(unittest.TestCase):
+    def test_the_policy_of_the_code_is_used_and_processes_of_its_loop_are_looked_for(self):
+        """uvloop starts programs without an audit event."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "other_loop.py"
+            path.write_text(OTHER_LOOP)
+            with support.Child([{"file": str(path)}]) as child:
+                child.hello()
+                done = child.run("other_loop:kind")
+                self.assertEqual((done["result"], done["spawned"]), ("other_loop", True))
+                self.assertNotIn("spawned", child.run("other_loop:plain"))
+
+
 class Stopping(WithAsyncChild):
-    def stop(self, name, *args, expect):
+    def stop(self, name, *args, expect, exactly=None):
         self.child.start(f"async_tasks:{name}", *args)
         self.child.wait_for_output("started")
         time.sleep(0.02)  # into the wait
@@ -107,6 +147,8 @@ class Stopping(WithAsyncChild):
         self.assertEqual(self.child.process.wait(support.TIMEOUT_S), 0)
         self.assertLess(time.monotonic() - asked, 3)
         output = self.child.output()
+        if exactly is not None:
+            self.assertEqual(output.split("\n")[:-1], exactly)
         for text in expect:
             self.assertIn(text, output)
 
@@ -115,6 +157,19 @@ class Stopping(WithAsyncChild):
 
     def test_gathered_coroutines_end_too(self):
         self.stop("wait_in_gather", expect=["got Stopped", "poller ended"])
+
+    @unittest.skipUnless(hasattr(asyncio, "TaskGroup"), "Python 3.11 has task groups")
+    def test_a_task_group_ends_its_tasks_before_it_is_left(self):
+        self.stop("wait_in_a_group", False, expect=[], exactly=["poller ended", "got Stopped"])
+
+    @unittest.skipUnless(hasattr(asyncio, "TaskGroup"), "Python 3.11 has task groups")
+    def test_a_stop_in_the_body_of_a_task_group(self):
+        # Only from 3.13 on do they know a CancelledError by isinstance.
+        name = "Stopped" if sys.version_info >= (3, 13) else "BaseExceptionGroup"
+        self.stop("wait_in_a_group", True, expect=[], exactly=["poller ended", f"got {name}"])
+
+    def test_a_condition_takes_its_lock_again(self):
+        self.stop("wait_for_a_condition", expect=[], exactly=["got Stopped"])
 
     def test_a_wait_for_a_thread(self):
         self.stop("wait_in_thread", 60, expect=["cleaned up"])

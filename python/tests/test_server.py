@@ -94,7 +94,7 @@ class Tasks(WithRealServer):
 
     def test_an_async_task_is_cancelled(self):
         path = self.folder / "cancelled"
-        handle = aio_free_options("jobs:too_long", str(path), timeout=60)
+        handle = enqueue_with("jobs:too_long", str(path), timeout=60)
         while handle.state() != "running":
             time.sleep(0.01)
         time.sleep(0.1)
@@ -120,7 +120,7 @@ class Tasks(WithRealServer):
         self.assertIn("not stored", repr(first))
 
     def test_a_key_in_a_batch(self):
-        before = client_key("k1")
+        before = enqueue_with_key("k1")
         with rea.batch() as b:
             same = b.enqueue(rea.JobRequest("jobs:add", (1, 1), key="k1"))
             new = b.enqueue(rea.JobRequest("jobs:add", (1, 1), key="k2"))
@@ -155,11 +155,11 @@ class Tasks(WithRealServer):
         self.assertEqual(rea.enqueue("jobs:environment", "OF_THE_TEST").result(), "yes")
 
 
-def client_key(key):
+def enqueue_with_key(key):
     return rea.enqueue(rea.JobRequest("jobs:add", (1, 1), key=key))
 
 
-def aio_free_options(name, *args, **options):
+def enqueue_with(name, *args, **options):
     return rea.enqueue(rea.JobRequest(name, args, **options))
 
 

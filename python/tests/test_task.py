@@ -176,7 +176,7 @@ def make_function_elsewhere():
 
 class Light(unittest.TestCase):
     def test_importing_rea_does_not_import_http(self):
-        heavy = "http.client ssl typing inspect dataclasses traceback socket threading uuid datetime"
+        heavy = "asyncio http.client ssl typing inspect dataclasses traceback socket threading uuid datetime"
         code = f"""if True:
             import sys
             old = set(sys.modules)
