@@ -100,7 +100,17 @@ class Runner:
                 loop.close()
         if not ended:
             raise RuntimeError("the job stopped its own event loop; a job ends by returning or by raising")
-        return _outcome(main)
+        if main.cancelled():
+            raise asyncio.CancelledError("the job's coroutine was cancelled by code of the job itself")
+        error = main.exception()
+        if error is None:
+            return main.result()
+        try:
+            # The traceback holds this frame; let it hold no more, so that all of it goes away with the error.
+            del main, body, loop, coroutine
+            raise error
+        finally:
+            del error
 
     def stop(self, frame: FrameType | None) -> bool:
         """From the signal handler. False: no coroutine runs; else it gets Stopped, here or where it waits."""
@@ -130,15 +140,6 @@ def _cancel(main: asyncio.Task[Any], body: _Body) -> None:
 
 def _stop_its_loop(main: asyncio.Task[Any]) -> None:
     main.get_loop().stop()
-
-
-def _outcome(main: asyncio.Task[Any]) -> Any:
-    if main.cancelled():
-        raise asyncio.CancelledError("the job's coroutine was cancelled by code of the job itself")
-    error = main.exception()
-    if error is not None:
-        raise error
-    return main.result()
 
 
 def _clear(loop: asyncio.AbstractEventLoop, main: asyncio.Task[Any], quiet: bool) -> None:

@@ -262,3 +262,35 @@ async def enqueue_another():
     from rea import aio
 
     return (await aio.enqueue(add, 1, 2)).task_id
+
+
+# --- memory ---
+
+
+class Big:
+    alive = 0
+
+    def __init__(self):
+        Big.alive += 1
+
+    def __del__(self):
+        Big.alive -= 1
+
+
+@task
+async def hold_and_fail():
+    big = Big()
+    await asyncio.sleep(0)
+    raise ValueError(f"with {type(big).__name__}")
+
+
+@task
+async def hold_and_return():
+    big = Big()
+    await asyncio.sleep(0)
+    return type(big).__name__
+
+
+@task
+def held():
+    return Big.alive

@@ -1,5 +1,6 @@
 # Many jobs at once: gathered, stored all or none, waited for.
 import unittest
+from unittest import mock
 
 import rea
 from fake_server import problem
@@ -70,9 +71,9 @@ class Batches(WithServer):
                 rea.batch(chunk=wrong)
 
     def test_chunks_of_big_jobs_are_sent_before_they_are_too_long_for_the_server(self):
-        with rea.batch(chunk=100) as b:
+        with mock.patch("rea._batch.CHUNK_BYTES", 16_000), rea.batch(chunk=100) as b:
             for _ in range(3):
-                b.enqueue("x:y", "x" * 9_000_000)
+                b.enqueue("x:y", "x" * 9_000)
         self.assertEqual([len(request[2]) for request in self.server.requests], [2, 1])
 
     def test_a_refused_batch_stores_none(self):

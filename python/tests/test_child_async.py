@@ -59,6 +59,12 @@ class Running(WithAsyncChild):
         for machinery in ("base_events.py", "_async.py", "worker.py"):
             self.assertNotIn(machinery, text)
 
+    def test_what_a_failed_job_held_is_freed_at_once(self):
+        """Not when the collector next runs: that may be many big jobs later."""
+        for name in ("hold_and_fail", "hold_and_return"):
+            self.run_task(name)
+            self.assertEqual(self.run_task("held")["result"], 0, name)
+
     def test_programs_can_be_run(self):
         done = self.run_task("run_program")
         self.assertEqual((done["result"], done["spawned"]), ("out\n", True))
