@@ -150,7 +150,7 @@ def _clear(loop: asyncio.AbstractEventLoop, main: asyncio.Task[Any], quiet: bool
         return
     strays = left - {main}
     if strays and not quiet:
-        _note(f"{_count(strays)} still running when the job ended and cancelled", strays)
+        _note(f"{_count(strays)} still running when the job ended; cancelled", strays)
     try:
         loop.run_until_complete(_end(left))
     except BaseException as error:  # a broken loop, sys.exit() in a stray task: the job's outcome stands

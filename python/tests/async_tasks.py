@@ -130,6 +130,22 @@ async def leave_failing_task():
     await asyncio.sleep(0)
 
 
+async def stubborn():
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+
+
+@task
+async def leave_stubborn_task():
+    sys.modules["rea._async"].LEFTOVERS_S = 0.1  # 5 s is long for a test
+    kept.append(asyncio.ensure_future(stubborn()))
+    await asyncio.sleep(0)
+    return "left"
+
+
 @task
 async def leave_timer():
     asyncio.get_running_loop().call_later(0.01, print, "timer of another job")

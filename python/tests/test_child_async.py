@@ -81,9 +81,7 @@ class Leftovers(WithAsyncChild):
         self.assertNotIn("dirty", done)
         self.assertEqual(self.child.output(), "poller ended\n")
         told = self.child.errors()
-        self.assertIn(
-            "1 asyncio task was still running when the job ended and cancelled: poll_for_ever", told
-        )
+        self.assertIn("1 asyncio task was still running when the job ended; cancelled: poll_for_ever", told)
         # It does not run on in the next job.
         self.assertEqual(self.run_task("look")["result"], ["unset", False, 1])
         self.assertEqual((self.child.output(), self.child.errors()), ("", ""))
@@ -91,6 +89,13 @@ class Leftovers(WithAsyncChild):
     def test_the_failure_of_such_a_task_is_told(self):
         self.assertTrue(self.run_task("leave_failing_task")["ok"])
         self.assertIn("while clearing up", self.child.errors())
+
+    def test_one_that_does_not_end_is_given_up(self):
+        self.assertEqual(self.run_task("leave_stubborn_task")["result"], "left")
+        self.assertIn(
+            "1 asyncio task was given up, 0.1 s after being cancelled: stubborn", self.child.errors()
+        )
+        self.assertEqual(self.run_task("look")["result"], ["unset", False, 1])
 
     def test_async_generators_are_closed(self):
         self.assertEqual(self.run_task("leave_generator")["result"], 1)
