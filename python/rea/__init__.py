@@ -8,33 +8,49 @@ from .task import Task, task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .client import Client, Handle, connect, enqueue, enqueue_many
+    from . import aio
+    from .client import Batch, Client, Handle, batch, connect, enqueue, enqueue_many, wait
+    from .request import JobRequest
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Batch",
     "Client",
     "Fatal",
     "Handle",
     "JobFailed",
+    "JobRequest",
     "RetryableError",
     "Task",
     "__version__",
+    "aio",
+    "batch",
     "connect",
     "current_job",
     "enqueue",
     "enqueue_many",
     "task",
+    "wait",
 ]
 
-_FROM_CLIENT = ("Client", "Handle", "connect", "enqueue", "enqueue_many")
+_FROM_CLIENT = ("Batch", "Client", "Handle", "batch", "connect", "enqueue", "enqueue_many", "wait")
 
 
 def __getattr__(name: str) -> object:
-    if name not in _FROM_CLIENT:
-        raise AttributeError(f"module 'rea' has no attribute {name!r}")
-    from . import client
+    if name in _FROM_CLIENT:
+        from . import client
 
-    for each in _FROM_CLIENT:
-        globals()[each] = getattr(client, each)
+        for each in _FROM_CLIENT:
+            globals()[each] = getattr(client, each)
+    elif name == "JobRequest":
+        from .request import JobRequest
+
+        globals()[name] = JobRequest
+    elif name in ("aio", "testing"):
+        from importlib import import_module
+
+        return import_module(f".{name}", __name__)
+    else:
+        raise AttributeError(f"module 'rea' has no attribute {name!r}")
     return globals()[name]

@@ -27,7 +27,7 @@ _HEADER = struct.Struct(">I")
 header_size = _HEADER.size
 unpack_header = _HEADER.unpack_from
 _pack_header = _HEADER.pack
-_scan = JSONDecoder().scan_once
+_scan = JSONDecoder().scan_once  # type: ignore[attr-defined]  # not in typeshed
 
 
 class ProtocolError(Exception):

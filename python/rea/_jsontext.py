@@ -26,7 +26,7 @@ _HINTS = {
     "set": "pass sorted(value) or list(value)",
     "frozenset": "pass sorted(value) or list(value)",
     "generator": "pass list(value)",
-    "coroutine": "async tasks are not supported in this version; run the coroutine with asyncio.run()",
+    "coroutine": "await it, and pass what it returns",
     "ndarray": "pass value.tolist()",
 }
 

@@ -135,6 +135,10 @@ class Room:
             return True
         return False
 
+    def may_have_started(self) -> None:
+        """Processes, without an audit event."""
+        self._events.add(_SPAWN)
+
     def _audit(self, event: str, args: tuple[Any, ...]) -> None:
         kind = _WATCHED.get(event)
         if kind is None:

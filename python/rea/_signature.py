@@ -6,11 +6,13 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Container, Sized
     from typing import Any, Callable
 
 _HAS_KWARGS = 0x08  # inspect.CO_VARKEYWORDS
 _GENERATOR = 0x20
-_ASYNC = 0x80 | 0x200  # coroutine, async generator
+_COROUTINE = 0x80
+_ASYNC_GENERATOR = 0x200
 
 
 def refuse_what_cannot_run(func: Any) -> None:
@@ -24,12 +26,7 @@ def refuse_what_cannot_run(func: Any) -> None:
     ):
         raise TypeError(f"@task goes on a function, not on {func!r}")
     flags = getattr(getattr(func, "__code__", None), "co_flags", 0)
-    if flags & _ASYNC:
-        raise TypeError(
-            f"{name} is async: async tasks are not supported in this version (they come later). "
-            f"Write a plain function and call asyncio.run(...) in it."
-        )
-    if flags & _GENERATOR:
+    if flags & (_GENERATOR | _ASYNC_GENERATOR):
         raise TypeError(
             f"{name} is a generator: calling it would run nothing. Return a list instead of yielding."
         )
@@ -40,6 +37,11 @@ def refuse_what_cannot_run(func: Any) -> None:
         )
     if "." in name:
         raise TypeError(f"{name} is a method: a task is a function at the top level of a module.")
+
+
+def is_async(func: Any) -> bool:
+    """Whether it was written with `async def`; a wrapper that hides it is found out when it is called."""
+    return bool(getattr(getattr(func, "__code__", None), "co_flags", 0) & _COROUTINE)
 
 
 def task_name(func: Any) -> str:
@@ -82,6 +84,11 @@ def trace_slot(func: Any) -> int | None:
     return None
 
 
+def wants_trace_id(slot: int | None, args: Sized, kwargs: Container[str]) -> bool:
+    """Whether the function takes `trace_id` and this call lacks it."""
+    return slot is not None and "trace_id" not in kwargs and (slot < 0 or len(args) <= slot)
+
+
 def check_call(
     name: str, func: Callable[..., Any], slot: int | None, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
@@ -92,7 +99,7 @@ def check_call(
         signature = inspect.signature(func)
     except (TypeError, ValueError):  # some C functions have none
         return
-    if slot is not None and "trace_id" not in kwargs and (slot < 0 or len(args) <= slot):
+    if wants_trace_id(slot, args, kwargs):
         kwargs = {**kwargs, "trace_id": ""}
     try:
         signature.bind(*args, **kwargs)

@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 import time
-from urllib.parse import quote
 
-from . import _jsontext, job
-from ._http import DEFAULT_URL, Transport
+from . import _calls
+from ._address import Address
+from ._batch import Batch
+from ._http import Transport
 from .exception import JobFailed, ResultTimeout, ServerUnreachable
 from .handle import Handle
-from .request import JobRequest
-from .task import Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any, Union
+    from typing import Any, overload
 
-    What = Union[Task[Any, Any], JobRequest, str]
+    from ._generic import Enqueueable, P
+    from .request import JobRequest
+else:
 
-__all__ = ["Client", "Handle", "connect", "default_client", "enqueue", "enqueue_many"]
+    def overload(func):
+        return func
 
-# One long poll; the server's own limit.
-WAIT_STEP_S = 30
-BATCH_MAX = 10_000
-_NO_RESULT = ("dead", "cancelled", "skipped", "held")
+
+__all__ = [
+    "Batch",
+    "Client",
+    "Handle",
+    "batch",
+    "connect",
+    "default_client",
+    "enqueue",
+    "enqueue_many",
+    "wait",
+]
 
 
 class Client:
@@ -38,54 +47,48 @@ class Client:
     """
 
     def __init__(self, url: str | None = None, token: str | None = None, timeout: float = 10) -> None:
-        if url is None:
-            url = os.environ.get("REA_URL") or DEFAULT_URL
-        self._transport = Transport(url, token or _token_from_environment(), timeout)
-        self.url = self._transport.url
+        self.address = Address(url, token)
+        self.timeout = timeout
+        self._transport = Transport(self.address, timeout)
+        self.url = self.address.url
 
     # --- enqueue ---
 
-    def enqueue(self, what: What, /, *args: Any, **kwargs: Any) -> Handle:
-        """Stores one job: a task, a task's name, or a request made by `task.job(...)` or
-        `options(...).job(...)`.
-        """
-        body = _body(_request(what, args, kwargs))
+    @overload
+    def enqueue(self, what: Enqueueable[P], /, *args: P.args, **kwargs: P.kwargs) -> Handle: ...
+
+    @overload
+    def enqueue(self, what: str, /, *args: Any, **kwargs: Any) -> Handle: ...  # noqa: F811
+
+    def enqueue(self, what: Any, /, *args: Any, **kwargs: Any) -> Handle:  # noqa: F811
+        """Stores one job: a task, `task.options(...)`, a task's name, or a request of `task.job(...)`."""
+        body = _calls.body(_calls.request(what, args, kwargs))
         try:
-            answer = self._post("/enqueue", _text(body))
+            return Handle(self, self.post("/enqueue", _calls.text(body)))
         except ServerUnreachable as error:
-            if isinstance(error.__cause__, ConnectionRefusedError):
-                raise
-            raise ServerUnreachable(
-                f"{error}. The job may have been stored; to try again without making a second one, "
-                f"use options(task_id={body['task_id']!r})"
-            ) from error
-        return Handle(self, answer["task_id"], answer["trace_id"], bool(answer.get("created", True)))
+            raise _calls.maybe_stored(error, body["task_id"]) from error.__cause__
 
     def enqueue_many(self, jobs: Iterable[JobRequest | tuple[Any, ...]]) -> list[Handle]:
         """Stores up to 10,000 jobs, all or none: requests, or tuples (task, args, kwargs)."""
-        requests = [_request_of_item(item, index) for index, item in enumerate(jobs)]
-        if not requests:
-            return []
-        if len(requests) > BATCH_MAX:
-            raise ValueError(
-                f"{len(requests):,} jobs are more than one batch may hold ({BATCH_MAX:,}); send several"
-            )
-        answer = self._post("/jobs", b"[" + b",".join(_text(_body(request)) for request in requests) + b"]")
-        return [
-            Handle(self, one["task_id"], one["trace_id"], bool(one.get("created", True)))
-            for one in answer["jobs"]
-        ]
+        requests = [_calls.request_of_item(item, index) for index, item in enumerate(jobs)]
+        if len(requests) > _calls.BATCH_MAX:
+            raise _calls.too_many(len(requests))
+        with self.batch() as batch:
+            return [batch.enqueue(request) for request in requests]
 
-    def _post(self, path: str, body: bytes) -> Any:
-        # Repeatable because the job's id is made here: a repeat after a lost reply finds the job that is
-        # there.
+    def batch(self, chunk: int | None = None) -> Batch:
+        """`with client.batch() as b: b.enqueue(...)`: up to 10,000 jobs, all stored at its end or none."""
+        return Batch(self, chunk)
+
+    def post(self, path: str, body: bytes) -> Any:
+        """Sends jobs. Repeatable because their ids are made here: a repeat after a lost answer finds them."""
         return self._transport.exchange("POST", path, body, repeatable=True)
 
     # --- ask and steer ---
 
     def get(self, task_id: str) -> dict[str, Any]:
         """The job as the server knows it."""
-        found: dict[str, Any] = self._transport.exchange("GET", _path(task_id), repeatable=True)
+        found: dict[str, Any] = self._transport.exchange("GET", _calls.job_path(task_id), repeatable=True)
         return found
 
     def cancel(self, task_id: str) -> dict[str, Any]:
@@ -98,7 +101,7 @@ class Client:
 
     def _act(self, task_id: str, verb: str) -> dict[str, Any]:
         answer: dict[str, Any] = self._transport.exchange(
-            "POST", f"{_path(task_id)}/{verb}", b"{}", repeatable=False
+            "POST", f"{_calls.job_path(task_id)}/{verb}", b"{}", repeatable=False
         )
         return answer
 
@@ -112,28 +115,45 @@ class Client:
         while True:
             asked_s = time.monotonic()
             left_s = deadline - asked_s
-            wait_s = int(min(WAIT_STEP_S, max(0, left_s)))
+            wait_s = int(min(_calls.WAIT_STEP_S, max(0, left_s)))
             try:
                 found = self._transport.exchange(
-                    "GET", f"{_path(task_id)}?wait={wait_s}", repeatable=True, extra_s=wait_s
+                    "GET", f"{_calls.job_path(task_id)}?wait={wait_s}", repeatable=True, extra_s=wait_s
                 )
             except ServerUnreachable:
                 if left_s <= 0:
                     raise
                 time.sleep(min(0.5, left_s))
                 continue
-            state = found["state"]
-            if state == "success":
+            if _calls.ended(found):
                 return found.get("result")
-            if state in _NO_RESULT:
-                raise JobFailed(task_id, state, found.get("last_error"))
             if left_s <= 0:
-                raise ResultTimeout(
-                    f"job {task_id} is still {state} after {timeout} s; it goes on, ask again"
-                )
+                raise _calls.still(task_id, found["state"], timeout)
             if time.monotonic() - asked_s < 0.05:
                 # Under a second is left, or the server answers long polls early: do not ask in a tight loop.
                 time.sleep(min(0.05, left_s))
+
+    def wait(
+        self, handles: Iterable[Handle], timeout: float | None = 30, return_exceptions: bool = False
+    ) -> list[Any]:
+        """Waits up to `timeout` seconds for all of them, and returns their results in that order.
+
+        The first that has none raises: JobFailed, or ResultTimeout when the time is over. With
+        `return_exceptions=True` these stand in the list instead.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        results: list[Any] = []
+        for handle in list(handles):
+            left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+            try:
+                results.append(self.result(handle.task_id, left_s))
+            except (JobFailed, ResultTimeout) as error:
+                if isinstance(error, ResultTimeout):
+                    error = _calls.still(handle.task_id, "not ended", timeout)
+                if not return_exceptions:
+                    raise error from None
+                results.append(error)
+        return results
 
     def close(self) -> None:
         """Closes idle connections; the client can still be used."""
@@ -173,7 +193,15 @@ def default_client() -> Client:
         return _default
 
 
-def enqueue(what: What, /, *args: Any, **kwargs: Any) -> Handle:
+@overload
+def enqueue(what: Enqueueable[P], /, *args: P.args, **kwargs: P.kwargs) -> Handle: ...
+
+
+@overload
+def enqueue(what: str, /, *args: Any, **kwargs: Any) -> Handle: ...  # noqa: F811
+
+
+def enqueue(what: Any, /, *args: Any, **kwargs: Any) -> Handle:  # noqa: F811
     """Stores one job on the default server; see `Client.enqueue`."""
     return default_client().enqueue(what, *args, **kwargs)
 
@@ -183,84 +211,14 @@ def enqueue_many(jobs: Iterable[JobRequest | tuple[Any, ...]]) -> list[Handle]:
     return default_client().enqueue_many(jobs)
 
 
-# --- requests ---
+def batch(chunk: int | None = None) -> Batch:
+    """`with rea.batch() as b: b.enqueue(task, ...)`: all stored at its end, or none; see `Client.batch`."""
+    return default_client().batch(chunk)
 
 
-def _request(what: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> JobRequest:
-    if isinstance(what, Task):
-        return what.job(*args, **kwargs)
-    if isinstance(what, str):
-        return JobRequest(what, args, kwargs)
-    if isinstance(what, JobRequest):
-        if args or kwargs:
-            raise TypeError("a job request holds its arguments already")
-        return what
-    hint = "; put @task on it" if callable(what) else ""
-    raise TypeError(f"enqueue takes a task, a task's name or a job request, not {what!r}{hint}")
-
-
-_ITEM_KINDS: tuple[Any, Any] = ((list, tuple), dict)
-
-
-def _request_of_item(item: Any, index: int) -> JobRequest:
-    if isinstance(item, JobRequest):
-        return item
-    good = isinstance(item, tuple) and 1 <= len(item) <= 3
-    if not good or not all(isinstance(part, kind) for part, kind in zip(item[1:], _ITEM_KINDS)):
-        raise TypeError(f"item {index} must be task.job(...) or a tuple (task, args, kwargs), not {item!r}")
-    args = tuple(item[1]) if len(item) > 1 else ()
-    kwargs = dict(item[2]) if len(item) > 2 else {}
-    return _request(item[0], args, kwargs)
-
-
-def _body(request: JobRequest) -> dict[str, Any]:
-    body = request.body()
-    body.setdefault("task_id", new_task_id())
-    root_id = job.current_root_id()
-    if root_id is not None:
-        body.setdefault("root_id", root_id)
-    return body
-
-
-def _text(body: dict[str, Any]) -> bytes:
-    try:
-        return _jsontext.to_bytes(body, "the job")
-    except _jsontext.NotJson as whole:
-        # Say it again by argument: that is how the caller sees it.
-        for index, value in enumerate(body["args"], 1):
-            _check_argument(f"argument {index} of {body['task']}", value)
-        for name, value in body["kwargs"].items():
-            _check_argument(f"argument {name} of {body['task']}", value)
-        raise TypeError(str(whole)) from None
-
-
-def _check_argument(where: str, value: Any) -> None:
-    try:
-        _jsontext.to_bytes(value, where)
-    except _jsontext.NotJson as error:
-        raise TypeError(str(error)) from None
-
-
-def new_task_id() -> str:
-    """A UUIDv7: sorts by time, so that the server's index stays small."""
-    import uuid
-
-    millis = time.time_ns() // 1_000_000
-    tail = int.from_bytes(os.urandom(10), "big")
-    number = (millis & (2**48 - 1)) << 80 | tail
-    number = number & ~(0xF << 76) | 7 << 76
-    number = number & ~(0x3 << 62) | 2 << 62
-    return str(uuid.UUID(int=number))
-
-
-def _path(task_id: str) -> str:
-    return f"/jobs/{quote(task_id, safe='')}"
-
-
-def _token_from_environment() -> str | None:
-    token = os.environ.get("REA_TOKEN")
-    path = os.environ.get("REA_TOKEN_FILE")
-    if token or not path:
-        return token or None
-    with open(path, encoding="utf-8") as file:
-        return file.read().strip() or None
+def wait(handles: Iterable[Handle], timeout: float | None = 30, return_exceptions: bool = False) -> list[Any]:
+    """Waits for many jobs and returns their results; see `Client.wait`."""
+    handles = list(handles)
+    # Each is asked for where it was stored.
+    client = handles[0]._client if handles else default_client()
+    return client.wait(handles, timeout, return_exceptions)

@@ -8,17 +8,48 @@ if TYPE_CHECKING:
     from .client import Client
 
 
-class Handle:
+class Names:
+    """What a handle knows by itself: the job's names. Those of a batch are known once the batch is stored."""
+
+    __slots__ = ("created", "task_id", "trace_id")
+
+    task_id: str
+    trace_id: str
+    #: False when an earlier job with the same key was found instead.
+    created: bool
+
+    def fill(self, answer: dict[str, Any]) -> None:
+        self.task_id = answer["task_id"]
+        self.trace_id = answer["trace_id"]
+        self.created = bool(answer.get("created", True))
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            # Only asked for what is not set.
+            if name in Names.__slots__:
+                raise RuntimeError(
+                    "this job is not stored: the jobs of a batch are, and have their ids, "
+                    "when its `with` block has ended without an error"
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        try:
+            return f"<rea handle {self.task_id}>"
+        except RuntimeError:
+            return "<rea handle of a job that is not stored>"
+
+
+class Handle(Names):
     """One job on the server. Holds only names; what it answers is asked for each time."""
 
-    __slots__ = ("_client", "created", "task_id", "trace_id")
+    __slots__ = ("_client",)
 
-    def __init__(self, client: Client, task_id: str, trace_id: str, created: bool) -> None:
+    def __init__(self, client: Client, answer: dict[str, Any] | None = None) -> None:
         self._client = client
-        self.task_id = task_id
-        self.trace_id = trace_id
-        #: False when an earlier job with the same key was found instead.
-        self.created = created
+        if answer is not None:
+            self.fill(answer)
 
     def refresh(self) -> dict[str, Any]:
         """The whole job as the server knows it now."""
@@ -41,6 +72,3 @@ class Handle:
     def retry(self) -> dict[str, Any]:
         """Gives an ended job another run. Returns its id and state."""
         return self._client.retry(self.task_id)
-
-    def __repr__(self) -> str:
-        return f"<rea handle {self.task_id}>"

@@ -55,10 +55,7 @@ class Job:
     def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
         """Says how far the job is. Cheap to call often: at most five a second are sent, and always the last
         one (`done == total`)."""
-        for name, value in (("done", done), ("total", total)):
-            good = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 2**63
-            if not good and not (name == "total" and value is None):
-                raise ValueError(f"progress: {name} must be a number, not {value!r}")
+        check_progress(done, total)
         now = monotonic()
         if _send is None or _job is not self or (now < self._next_progress_s and done != total):
             return
@@ -67,6 +64,13 @@ class Job:
 
     def __repr__(self) -> str:
         return f"<rea job {self.task_id} {self.task} attempt {self.attempt}>"
+
+
+def check_progress(done: Any, total: Any) -> None:
+    for name, value in (("done", done), ("total", total)):
+        good = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 2**63
+        if not good and not (name == "total" and value is None):
+            raise ValueError(f"progress: {name} must be a number, not {value!r}")
 
 
 def current_job() -> Job:
@@ -78,7 +82,7 @@ def current_job() -> Job:
     if _frame is None:
         raise RuntimeError(
             "current_job() works only while rea runs the function as a job; here it was called directly. "
-            "Give the function a default for what it needs, or test it through a worker."
+            "Give the function a default for what it needs, or test it with rea.testing.run(task, ...)."
         )
     if _job is None:
         _job = Job(_frame)

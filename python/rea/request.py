@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 from . import _options, _signature
+from ._generic import Enqueueable, P
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import Any, Generic
-
-    from typing_extensions import ParamSpec
+    from typing import Any
 
     from .client import Handle
     from .task import Task
 
-    P = ParamSpec("P")
 
-    class _Typed(Generic[P]):
-        pass
-
-else:
-    P = None
-
-    class _Typed:
-        def __class_getitem__(cls, _parameters):
-            return cls
-
-
-class JobRequest:
+class JobRequest(Enqueueable[[]]):
     """One job to enqueue. For a task that this program does not have:
     `JobRequest("module:function", (1, 2))`.
     """
@@ -50,7 +37,7 @@ class JobRequest:
         return f"<rea job request {self.task}>"
 
 
-class Options(_Typed[P]):
+class Options(Enqueueable[P]):
     """A task with settings for its next jobs."""
 
     def __init__(self, task: Task[P, Any], options: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 from . import _options, _signature
+from ._generic import Enqueueable, P
 from ._options import UNSET
 
 TYPE_CHECKING = False
@@ -12,25 +13,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any, Callable, Generic, TypeVar, overload
 
-    from typing_extensions import ParamSpec
-
     from ._options import Moment, Seconds, Unset
     from .client import Handle
     from .request import JobRequest, Options
 
-    P = ParamSpec("P")
     R = TypeVar("R", covariant=True)
 
-    class _Typed(Generic[P, R]):
+    class _Typed(Enqueueable[P], Generic[P, R]):
         pass
 
 else:
     # At run time the type parameters mean nothing, and importing `typing` would cost at each worker start.
-    P = R = None
+    R = None
 
-    class _Typed:
-        def __class_getitem__(cls, _parameters):
-            return cls
+    class _Typed(Enqueueable):
+        pass
 
     def overload(func):
         return func

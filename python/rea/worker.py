@@ -8,8 +8,9 @@ import os
 import signal
 import sys
 from _thread import allocate_lock
+from types import CoroutineType
 
-from . import _failure, _frames, _load, _room, job
+from . import _failure, _frames, _load, _room, _signature, job
 from ._jsontext import NotJson, clean, to_bytes
 from .exception import Stopped
 from .task import registry
@@ -18,6 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
+    from ._async import Runner
     from .task import Task
 
 EXIT_NOT_STARTED_BY_REA = 2
@@ -39,6 +41,7 @@ class Worker:
         self.room = room
         self.state = _IDLE
         self.forked = False
+        self._async: Runner | None = None
         self._send_lock = allocate_lock()
         self._buffer = b""
         self._early: list[bytes] = []
@@ -179,14 +182,25 @@ class Worker:
         call = contextvars.copy_context().run
         self.state = _RUNNING
         value = call(task.func, *args, **kwargs)
+        if type(value) is CoroutineType:
+            value = call(self.async_runner().run, value)
         if self.state == _RUNNING:
             self.state = _IDLE
         return value
 
-    def on_term(self, _number: int, _frame: Any) -> None:
+    def async_runner(self) -> Runner:
+        if self._async is None:
+            from ._async import Runner
+
+            self._async = Runner(self.room.may_have_started)
+        return self._async
+
+    def on_term(self, _number: int, frame: Any) -> None:
         if self.state == _RUNNING:
             self.state = _STOPPING
-            raise Stopped("the job is being stopped")
+            if self._async is None or not self._async.stop(frame):
+                raise Stopped("the job is being stopped")
+            return
         if self.state == _IDLE:
             self.quit(0)
         # Stopping already: the job's clean-up goes on until it ends or is killed.
@@ -277,6 +291,8 @@ def main() -> NoReturn:
             )
         worker.send(_frames.bad(kind, message, traceback or ""))
         worker.quit(EXIT_BAD_CODE)
+    if any(_signature.is_async(task.func) for task in registry.values()):
+        worker.async_runner()  # asyncio is loaded now, not by the first job
     room.settle(worker.on_term)
     worker.send(_frames.hello(os.getpid(), language(), registry.values()))
     try:

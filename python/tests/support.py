@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -18,8 +19,16 @@ PACKAGE = HERE.parent
 REPO = PACKAGE.parent
 sys.path.insert(0, str(PACKAGE))
 
+urlopen = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
+
 TASKS_FILE = HERE / "child_tasks.py"
 TIMEOUT_S = 20
+
+
+def find_program():
+    """The real program for the tests that need it: REA_BIN, else what cargo has built here; None without."""
+    built = Path(os.environ.get("REA_BIN") or REPO / "target" / "debug" / "rea").absolute()
+    return str(built) if built.exists() else None
 
 
 class Child:
@@ -100,9 +109,10 @@ class Child:
 
     def ready(self, task, *args, result_max=1 << 20, **kwargs):
         """Sends `run` without a permit and returns its token."""
+        name = task if ":" in task else f"child_tasks:{task}"
         self.runs += 1
         token = f"{self.runs:016x}"
-        self.send(run_frame(token, f"child_tasks:{task}", args, kwargs, result_max))
+        self.send(run_frame(token, name, args, kwargs, result_max))
         return token
 
     def permit(self, token):

@@ -130,7 +130,7 @@ class Ahead(WithChild):
         done = self.child.read()
         self.assertEqual((done["token"], done["dirty"], done["waits"]), (first, True, True))
         self.child.socket.settimeout(0.1)
-        self.assertRaises(TimeoutError, self.child.read)
+        self.assertRaises(support.socket.timeout, self.child.read)
 
 
 class Results(WithChild):

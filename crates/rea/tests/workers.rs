@@ -78,7 +78,7 @@ async fn c068_a_tree_of_sessions_that_ignores_signals_is_killed() {
 #[tokio::test]
 async fn c069_sleep_blocking_read_and_held_gil_end_in_time() {
     let bed = Bed::new(1).await;
-    for (task, args) in [("sleep", "[3600]"), ("read_socket", "[]"), ("hold_the_gil", "[]")] {
+    for (task, args) in [("sleep", "[3600]"), ("read_socket", "[]"), ("hold_the_gil", "[]"), ("wait_in_a_coroutine", "[]")] {
         let (outcome, took) = bed.stop_after(SHORT, task, args).await;
         assert_eq!(outcome, Outcome::Stopped, "{task}");
         assert!(took < GRACE + Duration::from_millis(700), "{task} took {took:?}");

@@ -9,6 +9,7 @@ mod run;
 mod server;
 mod test;
 mod tidy;
+mod venv;
 
 use std::process::ExitCode;
 

@@ -1,11 +1,12 @@
 //! `cargo xtask test`: everything that proves the product, in one command, with one closing line.
 
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::{crash, python, run};
+use crate::{crash, python, run, server, venv};
 
 /// Crash cycles in CI: enough to reach every failpoint, with some kills at random moments.
 const CRASH_CYCLES_CI: usize = 25;
@@ -54,17 +55,38 @@ fn rust(sums: &mut Sums) -> Result<()> {
     Ok(())
 }
 
+/// What the Python tests can use: a type checker, and the test runner that `rea.pytest_plugin` is for.
+const PYTHON_TOOLS: [&str; 3] = ["mypy==2.4.1", "pytest==9.2.0", "typing-extensions==4.16.0"];
+
+/// With the usual Python and all tools; then with the oldest and the newest one of this machine, without them.
 fn python_tests(sums: &mut Sums) -> Result<()> {
     let Some(python) = python::find() else {
         sums.leave_out("the Python tests", "no python3 of version 3.9 or newer on the path");
         return Ok(());
     };
-    let mut unittest = run::command(&python);
-    unittest.args(["-m", "unittest", "discover", "-s", "python/tests"]);
+    let binary = server::build(false)?;
+    let first = match venv::with(&PYTHON_TOOLS) {
+        Ok(python) => python.command(),
+        Err(reason) => {
+            sums.leave_out("the types and the pytest plugin", &reason.to_string());
+            run::command(&python)
+        }
+    };
+    sums.add(unittest(first, &binary)?);
+    for other in python::others() {
+        // What needs tools has been run once; the closing line must not call it skipped.
+        let seen = unittest(run::command(&other), &binary)?;
+        sums.add(Sums { skipped: 0, ..seen });
+    }
+    Ok(())
+}
+
+fn unittest(mut python: Command, binary: &Path) -> Result<Sums> {
+    python.args(["-m", "unittest", "discover", "-s", "python/tests"]);
+    python.env("PYTHONPATH", run::root().join("python")).env("PYTHONDONTWRITEBYTECODE", "1").env("REA_BIN", binary);
     // What unittest has to say goes to stderr; only the summary is read, so both are joined and shown.
-    unittest.env("PYTHONPATH", run::root().join("python")).env("PYTHONDONTWRITEBYTECODE", "1");
     let mut last = Vec::new();
-    let succeeded = run::shown_and_read(&mut through_stdout(unittest), |line| {
+    let succeeded = run::shown_and_read(&mut through_stdout(python), |line| {
         last.push(line.to_owned());
         if last.len() > 5 {
             last.remove(0);
@@ -79,8 +101,7 @@ fn python_tests(sums: &mut Sums) -> Result<()> {
         println!("FAILED: no Python test was found");
         seen.failed = 1;
     }
-    sums.add(seen);
-    Ok(())
+    Ok(seen)
 }
 
 /// The crash run counts as one test.
@@ -101,7 +122,7 @@ fn crash_cycles(sums: &mut Sums) {
 }
 
 /// The same command with its stderr joined to its stdout.
-fn through_stdout(command: std::process::Command) -> std::process::Command {
+fn through_stdout(command: Command) -> Command {
     let mut shell = run::command("sh");
     shell.args(["-c", "exec \"$@\" 2>&1", "sh"]).arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {

@@ -65,6 +65,17 @@ def break_():
 
 
 @task
+def wait_in_a_coroutine():
+    """As `async def`, without loading asyncio into every child of these tests."""
+    import asyncio
+
+    async def wait():
+        await asyncio.sleep(3600)
+
+    return wait()
+
+
+@task
 def sleep(seconds, started=None):
     if started:
         note(started, os.getpid())
