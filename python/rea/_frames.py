@@ -34,9 +34,8 @@ class ProtocolError(Exception):
     """The other side sent what the protocol does not allow; there is no way to go on."""
 
 
-# What a job leaves behind: (dirty, spawned, waits). Threads, or changes that can't be put back; perhaps processes;
-# and whether the child begins nothing before the server's `go`: for one of those two, or for output not read yet.
-CLEAN = (False, False, False)
+# What a job leaves behind: (dirty, spawned). Threads, or changes that can't be put back; perhaps processes.
+CLEAN = (False, False)
 
 
 # --- reading ---
@@ -81,7 +80,8 @@ def frame(body: bytes) -> bytes:
     return _pack_header(len(body)) + body
 
 
-def hello(pid: int, lang: str, tasks: Iterable[Task[Any, Any]]) -> bytes:
+def hello(pid: int, lang: str, tasks: Iterable[Task[Any, Any]], ahead: bool) -> bytes:
+    """`ahead`: each job's output goes to the next of the pipes, so that jobs may be sent ahead."""
     described = []
     for task in tasks:
         entry = {"name": task.name, **task.defaults}
@@ -90,7 +90,9 @@ def hello(pid: int, lang: str, tasks: Iterable[Task[Any, Any]]) -> bytes:
             entry["doc"] = clean(doc.splitlines()[0].strip()[:500])
         described.append(entry)
     return frame(
-        encode({"t": "hello", "v": VERSION, "pid": pid, "lang": lang, "tasks": described}).encode("utf-8")
+        encode(
+            {"t": "hello", "v": VERSION, "pid": pid, "lang": lang, "ahead": ahead, "tasks": described}
+        ).encode("utf-8")
     )
 
 
@@ -105,7 +107,7 @@ def progress(token: str, done: float, total: float | None, note: str | None) -> 
     return frame(encode(body).encode("utf-8"))
 
 
-def done_ok(token: str, result: bytes, left: tuple[bool, bool, bool] = CLEAN) -> bytes:
+def done_ok(token: str, result: bytes, left: tuple[bool, bool] = CLEAN) -> bytes:
     """`result` is JSON text already: it is measured and checked before it gets here."""
     body = b'{"t":"done","token":"%b","ok":true,"result":%b' % (token.encode("ascii"), result)
     return frame(body + _leftovers(left))
@@ -118,7 +120,7 @@ def done_failed(
     message: str,
     traceback: str | None,
     after_ms: int | None = None,
-    left: tuple[bool, bool, bool] = CLEAN,
+    left: tuple[bool, bool] = CLEAN,
 ) -> bytes:
     """`cause` is "error" (may be retried) or "fatal". Texts must be clean Unicode."""
     body: dict[str, Any] = {"t": "done", "token": token, "ok": False, "cause": cause, "type": kind}
@@ -129,8 +131,8 @@ def done_failed(
     return frame(encode(body).encode("utf-8")[:-1] + _leftovers(left))
 
 
-def _leftovers(left: tuple[bool, bool, bool]) -> bytes:
+def _leftovers(left: tuple[bool, bool]) -> bytes:
     if left == CLEAN:
         return b"}"
-    names = (b"dirty", b"spawned", b"waits")
+    names = (b"dirty", b"spawned")
     return b"".join(b',"%b":true' % name for name, is_so in zip(names, left) if is_so) + b"}"

@@ -12,11 +12,10 @@ import os
 import signal
 import sys
 import time
-from fcntl import ioctl
-from termios import FIONREAD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any, Callable
 
 # Jobs close or reuse the low descriptors by accident; these keep ours out of their way.
@@ -53,9 +52,6 @@ _STARTERS = {
     "daemon",
 }
 
-# The answer of FIONREAD for an empty pipe: an int.
-_NOTHING = bytes(4)
-
 # How long threads that are just ending may take before they count as left behind.
 _THREAD_GRACE_S = 0.02
 
@@ -63,13 +59,14 @@ _THREAD_GRACE_S = 0.02
 class Room:
     """The process as a job should find it. Make it before the user's code is loaded, `settle` it after."""
 
-    def __init__(self) -> None:
+    def __init__(self, outputs: Sequence[int] = ()) -> None:
+        """`outputs`: the pipes that jobs write to in turn; none: all write to the one that is there."""
         self._events: set[str] = set()
         self._may_start_unseen = False
         sys.addaudithook(self._audit)
-        self._kept_fds = [_high_copy(1), _high_copy(2)]
-        # Mostly both are one pipe.
-        self._outputs = list({_file_of(fd): fd for fd in self._kept_fds}.values())
+        # For each turn, what stdout and stderr are.
+        self._turns = [(fd, fd) for fd in outputs] or [(_high_copy(1), _high_copy(2))]
+        self._turn = 0
         self._stdout, self._stderr = _stream(1), _stream(2)
         self._place_streams()
 
@@ -89,6 +86,7 @@ class Room:
         self._threads = _thread._count()
         # What was loaded stays for good: the collector need not look at it again.
         gc.freeze()
+        self._put_back_output()
         self._events.clear()
 
     def flush(self) -> None:
@@ -98,11 +96,17 @@ class Room:
             except (OSError, ValueError, RuntimeError):
                 pass  # a closed or full descriptor; the log loses this bit, the job must not
 
-    def clear_up(self) -> tuple[bool, bool, bool]:
-        """After a job: puts everything back. Answers (dirty, spawned, waits): threads or other things that can't
-        be put back are left; processes were started, so descendants may be left; the server has something to do
-        before the next job begins: about those two, or to read the job's output, which the next one's must not
-        mix with."""
+    def next_output(self) -> None:
+        """After a job: what is written from here on is not in its log."""
+        if len(self._turns) > 1:
+            self._turn = (self._turn + 1) % len(self._turns)
+            out, err = self._turns[self._turn]
+            os.dup2(out, 1)
+            os.dup2(err, 2)
+
+    def clear_up(self) -> tuple[bool, bool]:
+        """After a job: puts everything back. Answers (dirty, spawned): threads or other things that can't
+        be put back are left; processes were started, so descendants may be left."""
         self._put_back_output()
         dirty = not self._put_back_signals()
         os.umask(self._umask)
@@ -123,21 +127,7 @@ class Room:
             spawned |= _reap()
         if _thread._count() > self._threads:
             dirty |= self._threads_stay()
-        return dirty, spawned, dirty or spawned or self._output_waits()
-
-    def _output_waits(self) -> bool:
-        """Whether something of the output is not read yet. Where that can't be seen it is taken to be so."""
-        try:
-            for fd in self._outputs:
-                if ioctl(fd, FIONREAD, _NOTHING) != _NOTHING:
-                    return True
-        except OSError:
-            return True
-        return False
-
-    def may_have_started(self) -> None:
-        """Processes, without an audit event."""
-        self._events.add(_SPAWN)
+        return dirty, spawned
 
     def _audit(self, event: str, args: tuple[Any, ...]) -> None:
         kind = _WATCHED.get(event)
@@ -157,8 +147,9 @@ class Room:
     def _put_back_output(self) -> None:
         # dup2 without asking is cheaper than asking whether the descriptor is still the right one. It goes
         # before the flush, so that what a job printed after os.close(1) still gets into its log.
-        os.dup2(self._kept_fds[0], 1)
-        os.dup2(self._kept_fds[1], 2)
+        out, err = self._turns[self._turn]
+        os.dup2(out, 1)
+        os.dup2(err, 2)
         if sys.stdout is not self._stdout or sys.stderr is not self._stderr:
             _attempt(lambda: sys.stdout.flush())
             self._place_streams()
@@ -213,11 +204,6 @@ def _high_copy(fd: int) -> int:
         if null != fd:
             os.close(null)
         return copy
-
-
-def _file_of(fd: int) -> tuple[int, int]:
-    status = os.fstat(fd)
-    return status.st_dev, status.st_ino
 
 
 def keep_high(fd: int) -> int:

@@ -107,11 +107,12 @@ class Worker:
                 if frame["token"] == token:
                     break
             if trouble is None:
-                waits = self.run(frame)
+                left = self.run(frame)
             else:
-                waits = False
+                left = _frames.CLEAN
                 self.send(_frames.done_failed(token, "fatal", "ValueError", trouble, None))
-            if waits and not self._told_to_go():
+            self.room.next_output()
+            if left != _frames.CLEAN and not self._told_to_go():
                 return
 
     @staticmethod
@@ -137,15 +138,15 @@ class Worker:
             # Jobs that the server had sent ahead.
             self._early.append(body)
 
-    def run(self, frame: dict[str, Any]) -> bool:
-        """One attempt: call the function, clear up after it, answer. True: the server must say when to go on."""
+    def run(self, frame: dict[str, Any]) -> tuple[bool, bool]:
+        """One attempt: call the function, clear up after it, answer. What it left, the server deals with first."""
         token = frame["token"]
         task = registry.get(frame["task"])
         if task is None:
             # Retryable: the job may be right and this child's code old.
             text = f"this worker has no task {frame['task']!r}; it has {', '.join(registry)}"
             self.send(_frames.done_failed(token, "error", "UnknownTask", clean(text[:1000]), None))
-            return False
+            return _frames.CLEAN
         failed: tuple[str, str, str, str | None, int | None] | None = None
         result = b"null"
         job.begin(frame)
@@ -171,7 +172,7 @@ class Worker:
             self.send(_frames.done_ok(token, result, left))
         else:
             self.send(_frames.done_failed(token, *failed, left=left))
-        return left[2]
+        return left
 
     def _call(self, task: Task[Any, Any], frame: dict[str, Any]) -> Any:
         args, kwargs = frame["args"], frame["kwargs"]
@@ -279,7 +280,8 @@ def main() -> NoReturn:
         print("rea.worker is started by the server: use `rea serve your_file.py`", file=sys.stderr)
         sys.exit(EXIT_NOT_STARTED_BY_REA)
     load = os.environ.pop("REA_LOAD", "[]")
-    room = _room.Room()
+    outputs = [_take_over(int(number)) for number in os.environ.pop("REA_OUTPUTS", "").split(",") if number]
+    room = _room.Room(outputs)
     worker = Worker(fd, permits, room)
     try:
         _load.load(load)
@@ -294,7 +296,7 @@ def main() -> NoReturn:
     if any(_signature.is_async(task.func) for task in registry.values()):
         worker.async_runner()  # asyncio is loaded now, not by the first job
     room.settle(worker.on_term)
-    worker.send(_frames.hello(os.getpid(), language(), registry.values()))
+    worker.send(_frames.hello(os.getpid(), language(), registry.values(), len(outputs) > 1))
     try:
         worker.serve()
     except Stopped:

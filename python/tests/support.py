@@ -34,7 +34,7 @@ def find_program():
 class Child:
     """A worker process with the server's ends of its socket and pipes."""
 
-    def __init__(self, load=None, env=None, cwd=None, python_options=("-u",)):
+    def __init__(self, load=None, env=None, cwd=None, python_options=("-u",), outputs=0):
         if load is None:
             load = [{"file": str(TASKS_FILE)}]
         self.socket, theirs = socket.socketpair()
@@ -42,11 +42,16 @@ class Child:
         self.permits, their_permits = socket.socketpair()
         full_env = {**os.environ, "PYTHONPATH": str(PACKAGE), "REA_FD": str(theirs.fileno())}
         full_env["REA_PERMITS"] = str(their_permits.fileno())
+        pipes = [os.pipe() for _ in range(outputs)]
+        self.outputs = [open(reader, "rb", buffering=0) for reader, _ in pipes]
+        their_outputs = [writer for _, writer in pipes]
+        if outputs:
+            full_env["REA_OUTPUTS"] = ",".join(map(str, their_outputs))
         full_env["REA_LOAD"] = load if isinstance(load, str) else json.dumps(load)
         full_env.update(env or {})
         self.process = subprocess.Popen(
             [sys.executable, *python_options, "-m", "rea.worker"],
-            pass_fds=[theirs.fileno(), their_permits.fileno()],
+            pass_fds=[theirs.fileno(), their_permits.fileno(), *their_outputs],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -56,7 +61,9 @@ class Child:
         )
         theirs.close()
         their_permits.close()
-        for pipe in (self.process.stdout, self.process.stderr):
+        for writer in their_outputs:
+            os.close(writer)
+        for pipe in (self.process.stdout, self.process.stderr, *self.outputs):
             os.set_blocking(pipe.fileno(), False)
         self.runs = 0
 
@@ -70,6 +77,8 @@ class Child:
             self.process.wait(2)
         self.process.kill()
         self.process.wait()
+        for pipe in self.outputs:
+            pipe.close()
         self.process.stdout.close()
         self.process.stderr.close()
 
@@ -129,7 +138,7 @@ class Child:
             frame = self.read()
             if frame is None or frame["t"] == "done":
                 assert frame is None or frame["token"] == token, frame
-                if frame is not None and frame.get("waits"):
+                if frame is not None and (frame.get("dirty") or frame.get("spawned")):
                     self.go()
                 return frame
             self.progress.append(frame)
@@ -137,6 +146,9 @@ class Child:
     def output(self):
         """What is in the stdout pipe now. After `done` that must be all that the job wrote."""
         return _drain(self.process.stdout)
+
+    def output_of_turn(self, turn):
+        return _drain(self.outputs[turn])
 
     def errors(self):
         return _drain(self.process.stderr)

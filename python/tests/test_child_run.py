@@ -112,23 +112,25 @@ class Ahead(WithChild):
         tokens = [self.child.start("echo", number) for number in range(20)]
         self.assertEqual([self.child.read()["token"] for _ in tokens], tokens)
 
-    def test_a_job_does_not_begin_while_the_output_of_the_one_before_is_unread(self):
-        first = self.child.start("say", "of the first")
-        second = self.child.start("say", "of the second")
-        done = self.child.read()
-        self.assertEqual((done["token"], done.get("waits")), (first, True))
-        time.sleep(0.05)
-        self.assertEqual(self.child.output(), "of the first\n")
-        self.child.go()
-        self.assertEqual(self.child.read()["token"], second)
-        self.assertEqual(self.child.output(), "of the second\n")
-        self.child.go()
+    def test_each_job_writes_to_the_next_pipe(self):
+        with support.Child(outputs=3) as child:
+            self.assertTrue(child.hello()["ahead"])
+            tokens = [child.start("say_by_all_roads" if n == 1 else "say", *([] if n == 1 else [f"of {n}"])) for n in (0, 1)]
+            self.assertEqual([child.read()["token"] for _ in tokens], tokens)
+            child.go()
+            more = [child.start("say", "of 2"), child.ready("nope"), child.start("nope"), child.start("say", "of 4")]
+            self.assertEqual([child.read()["token"] for _ in range(3)], [more[0], more[2], more[3]])
+            said = [child.output_of_turn(turn) for turn in range(3)]
+            self.assertEqual((said[0], said[2]), ("of 0\n", "of 2\n"))
+            self.assertTrue(said[1].startswith("printed,written,") and said[1].endswith("of 4\n"), said[1])
+        with support.Child() as child:
+            self.assertFalse(child.hello()["ahead"])
 
     def test_a_job_does_not_begin_beside_what_the_one_before_has_left(self):
         first = self.child.start("leave_thread", 60)
         self.child.start("echo")
         done = self.child.read()
-        self.assertEqual((done["token"], done["dirty"], done["waits"]), (first, True, True))
+        self.assertEqual((done["token"], done["dirty"]), (first, True))
         self.child.socket.settimeout(0.1)
         self.assertRaises(support.socket.timeout, self.child.read)
 

@@ -34,12 +34,12 @@ def made(line):
     kind = frame.pop("t")
     if kind == "hello":
         tasks = [make_task(task.pop("name"), task.pop("doc", None), **task) for task in frame["tasks"]]
-        return _frames.hello(frame["pid"], frame["lang"], tasks)
+        return _frames.hello(frame["pid"], frame["lang"], tasks, frame["ahead"])
     if kind == "bad":
         return _frames.bad(frame["type"], frame["message"], frame["traceback"])
     if kind == "progress":
         return _frames.progress(frame["token"], frame["done"], frame["total"], frame["note"])
-    left = tuple(frame.pop(name, False) for name in ("dirty", "spawned", "waits"))
+    left = tuple(frame.pop(name, False) for name in ("dirty", "spawned"))
     if frame["ok"]:
         result = _frames.encode(frame["result"]).encode("utf-8")
         return _frames.done_ok(frame["token"], result, left)
@@ -66,8 +66,8 @@ class Samples(unittest.TestCase):
 
 class Frames(unittest.TestCase):
     def test_leftovers_stand_at_the_end(self):
-        frame = body(_frames.done_ok("t", b"[1]", (True, True, True)))
-        self.assertEqual(frame, '{"t":"done","token":"t","ok":true,"result":[1],"dirty":true,"spawned":true,"waits":true}')
+        frame = body(_frames.done_ok("t", b"[1]", (True, True)))
+        self.assertEqual(frame, '{"t":"done","token":"t","ok":true,"result":[1],"dirty":true,"spawned":true}')
 
     def test_text_that_is_not_unicode_is_replaced_in_notes(self):
         self.assertEqual(json.loads(body(_frames.progress("t", 1, None, "a\ud800b")))["note"], "a\ufffdb")

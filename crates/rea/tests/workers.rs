@@ -78,7 +78,9 @@ async fn c068_a_tree_of_sessions_that_ignores_signals_is_killed() {
 #[tokio::test]
 async fn c069_sleep_blocking_read_and_held_gil_end_in_time() {
     let bed = Bed::new(1).await;
-    for (task, args) in [("sleep", "[3600]"), ("read_socket", "[]"), ("hold_the_gil", "[]"), ("wait_in_a_coroutine", "[]")] {
+    for (task, args) in
+        [("sleep", "[3600]"), ("read_socket", "[]"), ("hold_the_gil", "[]"), ("wait_in_a_coroutine", "[]")]
+    {
         let (outcome, took) = bed.stop_after(SHORT, task, args).await;
         assert_eq!(outcome, Outcome::Stopped, "{task}");
         assert!(took < GRACE + Duration::from_millis(700), "{task} took {took:?}");
@@ -313,12 +315,13 @@ async fn the_end_of_a_job_below_a_stopped_warden_is_told_as_it_was() {
 async fn bed_with_wardens(script: &str) -> Bed {
     Bed::with(1, |options| {
         let file = options.db.with_file_name("warden");
-        // The permits come over the server's socket, before its first order.
+        // The permits and more pipes come over the server's socket, before its first order.
         let become_worker = "import os, socket, sys
-fd = socket.recv_fds(socket.socket(fileno=os.dup(4)), 1, 1)[1][0]
-os.set_inheritable(fd, True)
+permits, *outputs = socket.recv_fds(socket.socket(fileno=os.dup(4)), 1, 8)[1]
+outputs.insert(0, os.dup(1))
+for fd in permits, *outputs: os.set_inheritable(fd, True)
 os.close(4)
-os.environ.update(REA_FD='3', REA_PERMITS=str(fd))
+os.environ.update(REA_FD='3', REA_PERMITS=str(permits), REA_OUTPUTS=','.join(map(str, outputs)))
 os.execvp(sys.argv[1], sys.argv[1:])";
         let start = format!(
             "#!/bin/sh\ntrap '' TERM HUP\nshift 3\nexec 3>&1 4>&0 1>&2\n\

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use super::ends::{self, Exit};
 use super::frames::{self, End, FromChild, Leftovers, Malformed};
 use super::inbox::Inbox;
-use super::line::Line;
+use super::line::{self, Line};
 use super::output::Sink;
 use super::spawn::{Gone, Link, Spawned, State, read_now};
 
@@ -35,13 +35,14 @@ const EXIT_WAIT: Duration = Duration::from_millis(500);
 /// How long a kill may take before it is worth a warning.
 const STUCK: Duration = Duration::from_secs(10);
 /// How many jobs lie between two looks at the memory of a process.
-const MEMORY_EVERY: u32 = 50;
+const MEMORY_EVERY: usize = 50;
 
 /// A worker process that has said hello. Dropping it ends the process and everything below it.
 pub(super) struct Child {
     stream: UnixStream,
-    output: pipe::Receiver,
-    output_open: bool,
+    /// Where jobs write, in turn: what one writes never gets into the log of another, also when that one has begun before
+    /// the server knows of this one's end.
+    outputs: Vec<Output>,
     link: Arc<Link>,
     line: Arc<Line>,
     state: watch::Receiver<State>,
@@ -50,7 +51,8 @@ pub(super) struct Child {
     sent: usize,
     scratch: Box<[u8]>,
     pid: i32,
-    jobs: u32,
+    /// Jobs that it has come to.
+    jobs: usize,
     oom_kills: Option<u64>,
     /// It takes no further jobs but those that it has come to by itself.
     retiring: bool,
@@ -96,11 +98,10 @@ enum Event<T> {
 
 impl Child {
     pub(super) fn new(spawned: Spawned) -> (Child, tokio::task::JoinHandle<()>) {
-        let Spawned { stream, output, link, line, gone } = spawned;
+        let Spawned { stream, outputs, link, line, gone } = spawned;
         let child = Child {
             stream,
-            output,
-            output_open: true,
+            outputs: outputs.into_iter().map(|pipe| Output { pipe, open: true }).collect(),
             state: link.watch(),
             link,
             line: Arc::new(line),
@@ -136,9 +137,12 @@ impl Child {
         let mut stop = std::pin::pin!(stop);
         loop {
             match self.next(stop.as_mut(), said).await {
-                Event::Frame(Ok(FromChild::Hello { pid, lang, tasks })) => {
-                    tracing::debug!(pid, lang, tasks = tasks.len(), "a worker process is ready");
+                Event::Frame(Ok(FromChild::Hello { pid, lang, ahead, tasks })) => {
+                    tracing::debug!(pid, lang, ahead, tasks = tasks.len(), "a worker process is ready");
                     self.pid = pid;
+                    if !ahead {
+                        self.outputs.truncate(1);
+                    }
                     return Greeting::Hello(tasks);
                 }
                 Event::Frame(Ok(FromChild::Bad { kind, message, traceback })) => {
@@ -153,7 +157,7 @@ impl Child {
                         .await
                         .map_or("without an exit status".to_owned(), |e| format!("with {}", e.kind()));
                     let failed = self.state.borrow().failed.clone();
-                    self.take_output(said);
+                    self.take_output(0, said);
                     return Greeting::Failed(failed.unwrap_or_else(|| format!("it ended {end} before it was ready")));
                 }
                 Event::Changed => {}
@@ -164,11 +168,12 @@ impl Child {
     /// Hands it a job. What an earlier job wrote since its end is dropped first: it must not get into this one's log.
     pub(super) fn begin(&mut self, job: &Claimed, result_max: usize) -> Begun {
         let mut late = Late(0);
-        self.take_output(&mut late);
+        self.take_output(self.jobs, &mut late);
         if late.0 > 0 {
             tracing::debug!(pid = self.pid, bytes = late.0, "dropped output that came after the end of its job");
         }
-        if !self.output_open || self.state.has_changed().unwrap_or(true) && self.is_over() {
+        let turn = self.turn(self.jobs);
+        if !self.outputs[turn].open || self.state.has_changed().unwrap_or(true) && self.is_over() {
             return Begun::Gone;
         }
         if !frames::write_run(&mut self.outbox, job, result_max) {
@@ -184,7 +189,7 @@ impl Child {
             return Begun::Gone;
         }
         self.link.used.store(true, Ordering::Relaxed);
-        if self.sent == self.outbox.len() {
+        if self.outputs.len() > line::DEPTH && self.sent == self.outbox.len() {
             self.line.open();
         }
         Begun::Yes
@@ -228,6 +233,7 @@ impl Child {
             };
             match frame {
                 Ok(FromChild::Done { token: of, end, leftovers }) if frames::is_token(&of, token) => {
+                    self.take_output(self.jobs - 1, log);
                     let reusable = self.clear_up(leftovers, log).await;
                     if reusable && self.is_worn_out(rules) {
                         self.retiring = true;
@@ -260,7 +266,9 @@ impl Child {
 
     /// The next thing that happens. The order is a promise: a result that is there goes before a stop.
     async fn next<T>(&mut self, mut stop: Pin<&mut impl Future<Output = T>>, sink: &mut impl Sink) -> Event<T> {
-        let Child { stream, output, output_open, state, inbox, outbox, sent, scratch, .. } = self;
+        let turn = self.turn(self.jobs.saturating_sub(1));
+        let Child { stream, outputs, state, inbox, outbox, sent, scratch, .. } = self;
+        let output = &mut outputs[turn];
         let mut changed = std::pin::pin!(state.changed());
         std::future::poll_fn(|cx| {
             while *sent < outbox.len() {
@@ -270,7 +278,7 @@ impl Child {
                     Poll::Pending => break,
                 }
             }
-            poll_output(output, output_open, scratch, sink, cx);
+            output.poll(scratch, sink, cx);
             if let Poll::Ready(arrival) = inbox.poll(stream, cx) {
                 return Poll::Ready(arrival.map_or(Event::Closed, Event::Frame));
             }
@@ -284,15 +292,15 @@ impl Child {
         .await
     }
 
-    /// Takes what is in the output pipe now. Everything that was written before the frame just read is in it.
-    fn take_output(&mut self, sink: &mut impl Sink) {
-        if self.output_open
-            && let Some(read) = read_now(&self.output, &mut self.scratch)
-        {
-            let size = read.unwrap_or(0);
-            self.output_open = size > 0;
-            sink.write(&self.scratch[..size]);
-        }
+    /// Which of the pipes the job of this number writes to.
+    fn turn(&self, job: usize) -> usize {
+        job % self.outputs.len()
+    }
+
+    /// Takes what the job of this number has written up to now. Everything from before the frame just read is in it.
+    fn take_output(&mut self, job: usize, sink: &mut impl Sink) {
+        let turn = self.turn(job);
+        self.outputs[turn].take(&mut self.scratch, sink);
     }
 
     /// A result that arrived before the attempt was told to end.
@@ -310,14 +318,12 @@ impl Child {
         state.exit.is_some() || state.gone.is_some()
     }
 
-    /// Takes the rest of the job's output and ends what it left behind. `true`: the process itself is as good as new.
+    /// Ends what the job left behind. `true`: the process itself is as good as new.
     async fn clear_up(&mut self, leftovers: Leftovers, log: &mut impl Sink) -> bool {
-        if !leftovers.waits {
-            // It had no output left to be read; what there is now may be the next job's.
+        if leftovers == Leftovers::default() {
             return true;
         }
         self.line.close();
-        self.take_output(log);
         if leftovers.dirty {
             self.end(LEFTOVER_GRACE, log).await;
             return false;
@@ -336,7 +342,7 @@ impl Child {
     }
 
     fn is_worn_out(&self, rules: &Rules) -> bool {
-        if self.retiring || self.jobs >= rules.recycle_jobs {
+        if self.retiring || self.jobs >= rules.recycle_jobs as usize {
             return true;
         }
         self.jobs.is_multiple_of(MEMORY_EVERY)
@@ -382,14 +388,16 @@ impl Child {
         while timeout(grace + STUCK, self.gone(sink)).await.is_err() {
             tracing::warn!(pid = self.pid, "a killed job is still there; its slot stays taken until it is gone");
         }
-        self.take_output(sink);
+        let job = self.jobs.saturating_sub(1);
+        self.take_output(job, sink);
     }
 
     async fn gone(&mut self, sink: &mut impl Sink) {
-        let Child { output, output_open, state, scratch, .. } = self;
+        let turn = self.turn(self.jobs.saturating_sub(1));
+        let Child { outputs, state, scratch, .. } = self;
         let mut gone = std::pin::pin!(state.wait_for(|s| s.gone.is_some()));
         std::future::poll_fn(|cx| {
-            poll_output(output, output_open, scratch, sink, cx);
+            outputs[turn].poll(scratch, sink, cx);
             gone.as_mut().poll(cx).map(drop)
         })
         .await;
@@ -405,19 +413,32 @@ impl Drop for Child {
     }
 }
 
-/// Passes on what has been written, as far as the runtime lets one task go on without a break.
-fn poll_output(
-    output: &mut pipe::Receiver,
-    open: &mut bool,
-    scratch: &mut [u8],
-    sink: &mut impl Sink,
-    cx: &mut Context<'_>,
-) {
-    while *open {
-        let mut room = ReadBuf::new(scratch);
-        let Poll::Ready(read) = Pin::new(&mut *output).poll_read(cx, &mut room) else { return };
-        *open = read.is_ok() && !room.filled().is_empty();
-        sink.write(room.filled());
+/// One of the pipes that jobs write to.
+struct Output {
+    pipe: pipe::Receiver,
+    open: bool,
+}
+
+impl Output {
+    /// Passes on what has been written, as far as the runtime lets one task go on without a break.
+    fn poll(&mut self, scratch: &mut [u8], sink: &mut impl Sink, cx: &mut Context<'_>) {
+        while self.open {
+            let mut room = ReadBuf::new(scratch);
+            let Poll::Ready(read) = Pin::new(&mut self.pipe).poll_read(cx, &mut room) else { return };
+            self.open = read.is_ok() && !room.filled().is_empty();
+            sink.write(room.filled());
+        }
+    }
+
+    /// Takes what is there now, whatever the runtime knows of it.
+    fn take(&mut self, scratch: &mut [u8], sink: &mut impl Sink) {
+        if self.open
+            && let Some(read) = read_now(&self.pipe, scratch)
+        {
+            let size = read.unwrap_or(0);
+            self.open = size > 0;
+            sink.write(&scratch[..size]);
+        }
     }
 }
 

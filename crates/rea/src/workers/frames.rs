@@ -20,7 +20,7 @@ const VERSION: u32 = 1;
 #[derive(Debug, PartialEq)]
 pub(super) enum FromChild {
     /// Its code is loaded.
-    Hello { pid: i32, lang: String, tasks: Vec<TaskSpec> },
+    Hello { pid: i32, lang: String, ahead: bool, tasks: Vec<TaskSpec> },
     /// Its code can't be loaded.
     Bad { kind: String, message: String, traceback: String },
     /// How far a job says it is.
@@ -29,15 +29,13 @@ pub(super) enum FromChild {
     Done { token: String, end: End, leftovers: Leftovers },
 }
 
-/// What a job has left in its child.
+/// What a job has left in its child. If anything, the child begins nothing before it is told to go on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Leftovers {
     /// Threads, or changes that can't be undone.
     pub(super) dirty: bool,
     /// Perhaps processes.
     pub(super) spawned: bool,
-    /// The child begins nothing before it is told to go on.
-    pub(super) waits: bool,
 }
 
 /// How a job has ended in its child.
@@ -75,7 +73,7 @@ struct Fields<'a> {
     #[serde(default)]
     spawned: bool,
     #[serde(default)]
-    waits: bool,
+    ahead: bool,
     #[serde(borrow)]
     cause: Option<Cow<'a, str>>,
     #[serde(default, rename = "type")]
@@ -117,7 +115,7 @@ pub(super) fn parse(body: &[u8]) -> Result<FromChild, Malformed> {
             };
             let token = fields.token.into_owned();
             let (dirty, spawned) = (fields.dirty, fields.spawned);
-            let leftovers = Leftovers { dirty, spawned, waits: fields.waits || dirty || spawned };
+            let leftovers = Leftovers { dirty, spawned };
             Ok(FromChild::Done { token, end, leftovers })
         }
         "progress" => {
@@ -130,7 +128,7 @@ pub(super) fn parse(body: &[u8]) -> Result<FromChild, Malformed> {
         }
         "hello" => {
             let pid = fields.pid.ok_or_else(|| missing("pid"))?;
-            Ok(FromChild::Hello { pid, lang: fields.lang, tasks: fields.tasks })
+            Ok(FromChild::Hello { pid, lang: fields.lang, ahead: fields.ahead, tasks: fields.tasks })
         }
         "bad" => {
             let traceback = fields.traceback.unwrap_or_default();

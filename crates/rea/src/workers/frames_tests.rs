@@ -40,7 +40,7 @@ fn job() -> Claimed {
 fn every_sample_from_a_child_is_read() {
     let read: Vec<FromChild> = samples("<").iter().map(|text| parse(text.as_bytes()).unwrap()).collect();
     assert_eq!(read.len(), 6, "a new sample needs a line here");
-    let FromChild::Hello { pid: 4242, lang, tasks } = &read[0] else { panic!("{:?}", read[0]) };
+    let FromChild::Hello { pid: 4242, lang, ahead: true, tasks } = &read[0] else { panic!("{:?}", read[0]) };
     assert_eq!(lang, "python 3.11.7");
     assert_eq!((tasks[0].priority, tasks[0].max_attempts, tasks[0].timeout_ms), (Some(3), Some(5), None));
     assert_eq!((tasks[1].on_crash, tasks[1].timeout_ms), (Some(OnCrash::Hold), Some(None)));
@@ -56,7 +56,7 @@ fn every_sample_from_a_child_is_read() {
     else {
         panic!("{:?}", read[4])
     };
-    assert_eq!(*leftovers, Leftovers { dirty: true, spawned: false, waits: true });
+    assert_eq!(*leftovers, Leftovers { dirty: true, spawned: false });
     assert_eq!((error.cause.as_str(), error.kind.as_str()), ("error", "rea.exception.RetryableError"));
     assert!(error.traceback.as_ref().unwrap().ends_with(":\n"));
     let FromChild::Done { end: End::Failed { error, fatal: true, after_ms: None }, .. } = &read[5] else {
@@ -75,13 +75,6 @@ fn every_sample_to_a_child_is_written_exactly() {
     assert_eq!(u32::from_be_bytes(out[..HEADER].try_into().unwrap()) as usize, samples[0].len());
     assert_eq!(std::str::from_utf8(&GO[HEADER..]).unwrap(), samples[1]);
     assert_eq!(u32::from_be_bytes(GO[..HEADER].try_into().unwrap()) as usize, samples[1].len());
-}
-
-#[test]
-fn a_child_that_leaves_something_behind_waits_even_if_it_does_not_say_so() {
-    let body = br#"{"t":"done","token":"1","ok":true,"spawned":true}"#;
-    let Ok(FromChild::Done { leftovers, .. }) = parse(body) else { panic!() };
-    assert_eq!(leftovers, Leftovers { dirty: false, spawned: true, waits: true });
 }
 
 #[test]

@@ -15,8 +15,8 @@ use super::child::Child;
 use super::frames;
 use super::permits::Permits;
 
-/// Most attempts that wait at one worker process.
-pub(super) const DEPTH: usize = 4;
+/// Most attempts that wait at one worker process. It has a pipe for the output of each, and one for the job that runs.
+pub(super) const DEPTH: usize = 3;
 /// An attempt waits no longer than this behind others; a job that has been running for as long takes nobody behind it.
 pub(super) const PATIENCE: Duration = Duration::from_millis(10);
 /// Largest frame that is handed ahead, bytes. Of this size the kernel takes all or nothing.

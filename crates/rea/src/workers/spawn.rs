@@ -21,7 +21,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep_until};
 
 use super::ends::Exit;
-use super::line::Line;
+use super::line::{self, Line};
 use super::permits::Permits;
 use super::tree::Process;
 use super::{descriptor, orphans, warden};
@@ -33,8 +33,8 @@ const SILENCE: Duration = Duration::from_secs(3);
 pub(super) struct Spawned {
     /// The child protocol.
     pub(super) stream: UnixStream,
-    /// Its stdout and stderr.
-    pub(super) output: pipe::Receiver,
+    /// What its jobs write to, in turn. The first is its stdout and stderr from the start.
+    pub(super) outputs: Vec<pipe::Receiver>,
     /// Its warden.
     pub(super) link: Arc<Link>,
     /// Where jobs wait for it.
@@ -100,11 +100,19 @@ pub(super) async fn spawn(recipe: Recipe) -> anyhow::Result<Spawned> {
     let (control, control_end) = StdStream::pair()?;
     let (stream, stream_end) = StdStream::pair()?;
     let (output, output_end) = pipe_with(PipeFlags::CLOEXEC)?;
+    let mut outputs = vec![pipe::Receiver::from_owned_fd(output)?];
     control.set_nonblocking(true)?;
     stream.set_nonblocking(true)?;
     let (permits, permits_end) = Permits::new()?;
-    // Three descriptors go by the warden's standard ones, the fourth by this message.
-    descriptor::send(&control, permits_end)?;
+    // Three descriptors go by the warden's standard ones, the others by this message.
+    let mut more = vec![permits_end];
+    for _ in 0..line::DEPTH {
+        let (output, end) = pipe_with(PipeFlags::CLOEXEC)?;
+        outputs.push(pipe::Receiver::from_owned_fd(output)?);
+        more.push(end);
+    }
+    descriptor::send(&control, &more)?;
+    drop(more);
     let line = Line::new(stream.try_clone()?.into(), permits);
     let ends = [control_end.into(), stream_end.into(), output_end];
     let child = spawn_blocking(move || start_warden(&recipe, ends)).await??;
@@ -116,13 +124,7 @@ pub(super) async fn spawn(recipe: Recipe) -> anyhow::Result<Spawned> {
         used: AtomicBool::new(false),
     });
     let gone = tokio::spawn(supervise(link.clone(), child));
-    Ok(Spawned {
-        stream: UnixStream::from_std(stream)?,
-        output: pipe::Receiver::from_owned_fd(output)?,
-        link,
-        line,
-        gone,
-    })
+    Ok(Spawned { stream: UnixStream::from_std(stream)?, outputs, link, line, gone })
 }
 
 fn start_warden(recipe: &Recipe, ends: [OwnedFd; 3]) -> anyhow::Result<std::process::Child> {

@@ -60,7 +60,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 /// The life of a warden. `stdin` is the server's socket, `stdout` the worker's socket, `stderr` the worker's output pipe; the
-/// worker's permits come over the server's socket.
+/// worker's permits and further output pipes come over the server's socket.
 fn guard(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
     let lock_path = PathBuf::from(args.next().unwrap_or_default());
     let (control, protocol, output) = take_over_stdio()?;
@@ -76,8 +76,8 @@ fn guard(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
     if is_closed(&control) {
         return Ok(());
     }
-    let permits = descriptor::receive(&control)?;
-    let child = match start_child(args, &protocol, &permits, &output) {
+    let more = descriptor::receive(&control)?;
+    let child = match start_child(args, &protocol, &more, &output) {
         Ok(pid) => pid,
         Err(error) => {
             say(&mut control, format!("failed {error}"));
@@ -85,7 +85,7 @@ fn guard(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
         }
     };
     // The worker process must be the last one to hold these, so that its end is the end of the file.
-    drop((protocol, permits, output));
+    drop((protocol, more, output));
     say(&mut control, format!("started {child}"));
     let orders = control.try_clone()?;
     thread::Builder::new().name("orders".into()).spawn(move || obey(orders))?;
@@ -145,11 +145,14 @@ fn outlive_signals() -> io::Result<()> {
 fn start_child(
     args: impl Iterator<Item = OsString>,
     protocol: &OwnedFd,
-    permits: &OwnedFd,
+    more: &[OwnedFd],
     output: &OwnedFd,
 ) -> io::Result<i32> {
-    fcntl_setfd(protocol, FdFlags::empty())?;
-    fcntl_setfd(permits, FdFlags::empty())?;
+    let [permits, outputs @ ..] = more else { return Err(io::Error::other("there are no permits")) };
+    for inherited in more.iter().chain([protocol, output]) {
+        fcntl_setfd(inherited, FdFlags::empty())?;
+    }
+    let outputs: Vec<String> = [output].into_iter().chain(outputs).map(|fd| fd.as_raw_fd().to_string()).collect();
     let child = Command::new("/proc/self/exe")
         .arg0("rea")
         .args([VERB, BECOME])
@@ -157,6 +160,7 @@ fn start_child(
         .args(args)
         .env("REA_FD", protocol.as_raw_fd().to_string())
         .env("REA_PERMITS", permits.as_raw_fd().to_string())
+        .env("REA_OUTPUTS", outputs.join(","))
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)
         .stderr(output.try_clone()?)
