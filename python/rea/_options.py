@@ -73,6 +73,22 @@ def timeout(name: str, value: Any) -> float | None:
         raise ValueError(f"{error}; None means no limit") from None
 
 
+_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+MEMORY_MIN, MEMORY_MAX = 1 << 20, 1 << 50
+
+
+def memory(name: str, value: Any) -> int:
+    """Bytes, as a number or as text with a unit of 1024."""
+    size = value
+    if isinstance(value, str):
+        digits = value.rstrip("BGKMi")
+        unit = _UNITS.get(value[len(digits) :])
+        size = int(digits) * unit if digits.strip().isdecimal() and unit is not None else None
+    if isinstance(size, bool) or not isinstance(size, int) or not MEMORY_MIN <= size <= MEMORY_MAX:
+        raise ValueError(f'{name} must be 1MiB or more, such as "512MiB" or a number of bytes, not {value!r}')
+    return size
+
+
 def text(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value or len(value) > NAME_MAX or not value.isprintable():
         raise ValueError(f"{name} must be printable text of 1 to {NAME_MAX} characters, not {value!r}")

@@ -126,6 +126,7 @@ def task(  # noqa: F811  (an overload, which ruff does not see)
     retry_cap: Seconds | None = ...,
     on_crash: str | None = ...,
     max_interruptions: int | None = ...,
+    memory: int | str | None = ...,
     name: str | None = ...,
 ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
@@ -144,13 +145,15 @@ def task(  # noqa: F811
     retry_cap: Seconds | None = None,
     on_crash: str | None = None,
     max_interruptions: int | None = None,
+    memory: int | str | None = None,
     name: str | None = None,
 ) -> Any:
     """Makes a top-level function a task: `@task` or `@task(max_attempts=5, default_priority=3, ...)`.
 
     What is not given is the server's default. `timeout=None` means no limit. `retry_on` names exceptions
     that are retried besides RetryableError, ConnectionError and TimeoutError; all others end the job as dead.
-    `on_crash="hold"` stops a job that may have half happened (money!) until a person decides.
+    `on_crash="hold"` stops a job that may have half happened (money!) until a person decides. `memory="512MiB"` (or bytes) ends a job that
+    uses more, with all that it has started.
     """
     if priority is not None and default_priority is not None and priority != default_priority:
         raise ValueError(
@@ -173,6 +176,8 @@ def task(  # noqa: F811
         defaults["on_crash"] = _options.on_crash("on_crash", on_crash)
     if max_interruptions is not None:
         defaults["max_interruptions"] = _options.count_from_0("max_interruptions", max_interruptions)
+    if memory is not None:
+        defaults["memory_bytes"] = _options.memory("memory", memory)
     if timeout is not UNSET:
         limit = _options.timeout("timeout", timeout)
         defaults["timeout_ms"] = None if limit is None else max(1, _options.milliseconds(limit))

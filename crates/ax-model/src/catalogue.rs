@@ -33,6 +33,9 @@ pub struct TaskSpec {
     /// `retry` or `hold`.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "on_crash_word")]
     pub on_crash: Option<OnCrash>,
+    /// Most memory of a running job, bytes; absent: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
     /// First line of its documentation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doc: Option<String>,

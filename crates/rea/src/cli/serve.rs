@@ -3,17 +3,15 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ax::model::{State, TaskSpec};
-use ax::{Attempt, Engine, OpenError, Outcome, Runner, Stop};
+use ax::model::State;
+use ax::{Engine, OpenError, Runner};
 use clap::Args;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -201,18 +199,17 @@ fn url_of(address: SocketAddr) -> String {
     }
 }
 
-/// Worker processes for the code; nothing that runs without code.
+/// What runs jobs: worker processes for the code, and commands.
 async fn runner(settings: &settings::Serve, url: &str) -> Result<Arc<dyn Runner>, Failure> {
-    if settings.code.is_empty() {
-        return Ok(Arc::new(NoCode(watch::channel(Arc::default()).1)));
-    }
     let is_file = |code: &str| Path::new(code).extension().is_some_and(|e| e == "py") || code.contains('/');
     let load = settings.code.iter().map(|code| match is_file(code) {
         true => Load::File(code.into()),
         false => Load::Module(code.clone()),
     });
     let mut options = PoolOptions::new(&settings.engine.path, load.collect());
-    options.slots = settings.workers;
+    options.commands = settings.commands.clone();
+    // Where nothing can run, there are no workers either.
+    options.slots = if settings.code.is_empty() && settings.commands.is_empty() { 0 } else { settings.workers };
     options.python = settings.python.iter().map(|p| OsString::from(p.as_os_str())).collect();
     options.url = Some(url.to_owned());
     options.kill_grace = settings.kill_grace;
@@ -223,30 +220,11 @@ async fn runner(settings: &settings::Serve, url: &str) -> Result<Arc<dyn Runner>
     options.log_line_bytes = settings.log_line_bytes;
     options.result_max = settings.engine.limits.result_bytes;
     options.token_file = settings.token_file.as_ref().and_then(|file| std::path::absolute(file).ok());
-    tracing::info!(action = "loading", url, code = settings.code.join(" "), "loading code");
+    if !settings.code.is_empty() {
+        tracing::info!(action = "loading", url, code = settings.code.join(" "), "loading code");
+    }
     let pool = Pool::start(options).await.map_err(|error| load_error::failure(&format!("{error:#}")))?;
     Ok(pool)
-}
-
-/// Runs nothing: for a server without code.
-struct NoCode(watch::Receiver<Arc<Vec<TaskSpec>>>);
-
-impl Runner for NoCode {
-    fn offers(&self) -> watch::Receiver<Arc<Vec<TaskSpec>>> {
-        self.0.clone()
-    }
-
-    fn slots(&self) -> usize {
-        0
-    }
-
-    fn run(&self, _: Attempt, _: Stop) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
-        Box::pin(async { Outcome::NotStarted("this server runs no tasks".to_owned()) })
-    }
-
-    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(async {})
-    }
 }
 
 /// One line that says what this server is and what it found.
@@ -254,8 +232,8 @@ async fn overview(settings: &settings::Serve, engine: &Engine, url: &str) {
     let Ok(status) = engine.client().status().await else { return };
     let counts = State::ALL.iter().zip(status.counts.by_state).filter(|(_, n)| *n > 0);
     let counts: Vec<String> = counts.map(|(state, n)| format!("{state} {n}")).collect();
-    let tasks = match settings.code.is_empty() {
-        true => "none here (no FILE was named): jobs of known tasks are stored, none is run".to_owned(),
+    let tasks = match status.offers.is_empty() {
+        true => "none here (no FILE and no command was named): jobs of known tasks are stored, none is run".to_owned(),
         false if status.offers.len() <= NAMED_TASKS => status.offers.join(" "),
         false => format!("{} (see `rea tasks`)", status.offers.len()),
     };

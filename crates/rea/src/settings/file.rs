@@ -11,7 +11,8 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::place::{Place, Table};
 use super::value::{Kind, Value};
-use super::{BadSetting, Key, bad};
+use super::{BadSetting, Key, bad, tasks};
+use crate::workers::Command;
 
 /// The file that is looked for in the working directory.
 pub const FILE_NAME: &str = "rea.toml";
@@ -27,6 +28,8 @@ pub(super) struct File {
     pub(super) path: PathBuf,
     /// What it sets, and the line.
     pub(super) values: Vec<(Key, Value, usize)>,
+    /// The tasks that it declares.
+    pub(super) commands: Vec<Command>,
 }
 
 impl File {
@@ -75,9 +78,11 @@ impl File {
             }
         };
         let mut values = Vec::new();
+        let mut commands = Vec::new();
         let top = Table { name: "", table: parsed.get_ref(), place };
         for (name, value) in top.entries() {
             match value.get_ref() {
+                DeValue::Table(table) if name.get_ref() == tasks::SECTION => commands = tasks::read(table, place)?,
                 DeValue::Table(table) if is_section(name.get_ref()) => {
                     let section = Table { name: name.get_ref(), table, place };
                     for (key, value) in section.entries() {
@@ -87,7 +92,7 @@ impl File {
                 _ => values.push(top.setting(name, value)?),
             }
         }
-        Ok(File { path, values })
+        Ok(File { path, values, commands })
     }
 }
 
@@ -137,7 +142,7 @@ impl Table<'_> {
                 let mut sections: Vec<&str> = names().filter_map(|name| name.split_once('.')).map(|(s, _)| s).collect();
                 sections.dedup();
                 format!(
-                    "there are db, url, token_file, and the tables [{}]; all settings: rea config show",
+                    "there are db, url, token_file, and the tables [{}], [tasks.NAME]; all settings: rea config show",
                     sections.join("], [")
                 )
             }

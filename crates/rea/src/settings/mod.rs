@@ -9,6 +9,7 @@ mod place;
 mod plain;
 mod resolve;
 mod table;
+mod tasks;
 mod token;
 mod value;
 

@@ -13,6 +13,7 @@ use super::value::address;
 use super::{BadSetting, Given, Key, bad};
 use crate::http::guard::Token;
 use crate::logs::Choice;
+use crate::workers::Command;
 
 /// Where a command asks.
 #[derive(Clone, Debug)]
@@ -103,6 +104,8 @@ pub struct Serve {
     pub engine: Options,
     /// The file of settings that was read.
     pub file: Option<PathBuf>,
+    /// Tasks that are programs.
+    pub commands: Vec<Command>,
 }
 
 /// Checks everything that can be checked without opening the store.
@@ -154,6 +157,7 @@ pub(super) fn of(all: &Resolved) -> Result<Serve, BadSetting> {
         log_filter: all.text(Key::LogFilter).unwrap_or_default(),
         engine: engine(all),
         file: all.file.clone(),
+        commands: all.commands.clone(),
     })
 }
 

@@ -7,6 +7,7 @@ use super::file::{self, File};
 use super::table::WORDS;
 use super::value::{Kind, Value};
 use super::{BadSetting, Given, Key, bad};
+use crate::workers::Command;
 
 /// Where a value came from; later ones go before earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,6 +45,8 @@ pub struct Resolved {
     values: Vec<(Value, Origin)>,
     /// The file that was read.
     pub file: Option<PathBuf>,
+    /// The tasks that it declares.
+    pub(super) commands: Vec<Command>,
 }
 
 impl Resolved {
@@ -77,7 +80,8 @@ impl Resolved {
             values.push((default, Origin::Default));
         }
         let path = file.as_ref().map(|file| file.path.clone());
-        for (key, value, line) in file.into_iter().flat_map(|file| file.values) {
+        let (set, commands) = file.map_or_else(Default::default, |file| (file.values, file.commands));
+        for (key, value, line) in set {
             values[key as usize] = (value, Origin::File { path: path.clone().unwrap_or_default(), line });
         }
         for key in Key::ALL {
@@ -97,7 +101,7 @@ impl Resolved {
             };
             values[*key as usize] = (value.clone(), Origin::Flag(flag));
         }
-        Ok(Resolved { values, file: path })
+        Ok(Resolved { values, file: path, commands })
     }
 
     /// Its value and where that came from.

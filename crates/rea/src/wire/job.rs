@@ -192,6 +192,8 @@ pub struct TaskView<'a> {
     retry_base: Option<Seconds>,
     retry_cap: Option<Seconds>,
     on_crash: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_bytes: Option<u64>,
     doc: Option<&'a str>,
 }
 
@@ -209,6 +211,7 @@ impl<'a> TaskView<'a> {
             retry_base: task.retry_base_ms.map(Seconds),
             retry_cap: task.retry_cap_ms.map(Seconds),
             on_crash: task.on_crash.map(ax::model::OnCrash::as_str),
+            memory_bytes: task.memory_bytes,
             doc: task.doc.as_deref(),
         }
     }

@@ -48,7 +48,20 @@ impl Exit {
     /// out-of-memory killer ended, when the worker process began.
     pub(super) fn crash(self, oom_kills: Option<u64>) -> ErrorInfo {
         let kind = self.kind();
-        let why = match self {
+        let text =
+            format!("the worker process ended with {kind} before the function returned ({})", self.why(oom_kills));
+        ErrorInfo::new(Cause::Crashed, kind, text)
+    }
+
+    /// The same for a command.
+    pub(super) fn crash_of_command(self, oom_kills: Option<u64>) -> ErrorInfo {
+        let kind = self.kind();
+        let text = format!("the command ended with {kind} ({})", self.why(oom_kills));
+        ErrorInfo::new(Cause::Crashed, kind, text)
+    }
+
+    fn why(self, oom_kills: Option<u64>) -> String {
+        match self {
             Exit::Code(_) => "os._exit, or native code that calls exit or ends the program".to_owned(),
             Exit::Signal(9) if self::oom_kills() > oom_kills => "out of memory: the kernel's out-of-memory killer \
                 ended a process of this machine meanwhile. Use less memory, or fewer workers"
@@ -59,10 +72,8 @@ impl Exit {
             Exit::Signal(4 | 6 | 7 | 8 | 11) => {
                 "a crash in native code: an extension module, ctypes, or too deep a recursion".to_owned()
             }
-            Exit::Signal(_) => "the signal came from the function itself or from outside rea".to_owned(),
-        };
-        let text = format!("the worker process ended with {kind} before the function returned ({why})");
-        ErrorInfo::new(Cause::Crashed, kind, text)
+            Exit::Signal(_) => "the signal came from the job itself or from outside rea".to_owned(),
+        }
     }
 }
 

@@ -7,9 +7,12 @@
 //! proves to the next server when they are gone. `orphans` is for wardens that were killed themselves. `package` is the
 //! Python code that the worker processes run.
 //!
+//! A `command` is a task that is a program: a process for each attempt, in the place of a worker process that rests meanwhile.
+//!
 //! Here is no scheduling, no retry and no store: `ax` decides, this runs and ends.
 
 mod child;
+mod command;
 mod descriptor;
 mod ends;
 mod exec;
@@ -18,6 +21,7 @@ mod inbox;
 mod line;
 mod lock;
 mod logs;
+mod memory_limit;
 mod options;
 mod orphans;
 mod output;
@@ -28,8 +32,11 @@ mod slot;
 mod spawn;
 mod tree;
 pub mod warden;
+mod word;
 
+pub use command::{Command, RETRY_EXIT_CODE};
 pub use lock::{wait_for_dead_wardens, wardens_path};
 pub use logs::{LogInfo, LogPart, LogStore};
 pub use options::{Load, PoolOptions};
 pub use pool::Pool;
+pub use word::Word;

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
+use super::command::Command;
+
 /// How a pool works. `PoolOptions::new` has the product's defaults.
 #[derive(Clone, Debug)]
 pub struct PoolOptions {
@@ -13,8 +15,10 @@ pub struct PoolOptions {
     pub slots: usize,
     /// The Python to use, with arguments if it needs some; empty = `python3` from the search path.
     pub python: Vec<OsString>,
-    /// The code to load.
+    /// The code to load; none: no worker processes, only commands.
     pub load: Vec<Load>,
+    /// Tasks that are programs.
+    pub commands: Vec<Command>,
     /// The store, for `<db>.wardens` and `<db>.logs/`.
     pub db: PathBuf,
     /// Where the server listens, for code that enqueues more jobs (`REA_URL`).
@@ -47,6 +51,7 @@ impl PoolOptions {
             slots: 4,
             python: Vec::new(),
             load,
+            commands: Vec::new(),
             db: db.into(),
             url: None,
             token_file: None,

@@ -1,5 +1,6 @@
 //! The pool: as many slots as attempts may run at a time, each with one worker process that is replaced when it ends.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::future::Future;
 use std::path::PathBuf;
@@ -15,11 +16,14 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::child::{Begun, Child, Rules};
+use super::command::{self, Running};
 use super::line::{self, Line, Turn};
 use super::logs::LogStore;
+use super::memory_limit::MemoryGuard;
 use super::options::PoolOptions;
 use super::output::{AttemptLog, Bounds};
 use super::slot::{self, StartError};
+use super::spawn::Recipe;
 use super::{lock, orphans, spawn};
 
 /// How long an idle worker process may take to end before it is killed.
@@ -35,6 +39,8 @@ pub struct Pool {
 #[derive(Default)]
 struct Idle {
     children: Vec<Child>,
+    /// Free slots without a worker process, where no code is loaded: for commands.
+    bare: usize,
     /// Attempts that wait for one to become idle. While there are any, nobody joins a line: they were here first.
     takers: usize,
     /// Where attempts can wait at a busy one: the lines of all worker processes.
@@ -52,6 +58,9 @@ pub(super) struct Shared {
     logs: LogStore,
     bounds: Bounds,
     offers: watch::Sender<Arc<Vec<TaskSpec>>>,
+    commands: HashMap<String, command::Command>,
+    /// Of the tasks that have one, bytes.
+    memory_limits: Mutex<HashMap<String, u64>>,
     idle: Mutex<Idle>,
     /// A worker process has become idle.
     ready: Notify,
@@ -66,8 +75,9 @@ impl Pool {
     /// # Errors
     /// There is no Python, or the code can't be loaded: then with its traceback.
     pub async fn start(options: PoolOptions) -> anyhow::Result<Arc<Pool>> {
-        anyhow::ensure!(options.slots > 0, "a pool needs at least one worker");
-        let python = spawn::python(&options.python)?;
+        let code = !options.load.is_empty();
+        anyhow::ensure!(options.slots > 0 || !code, "a pool needs at least one worker");
+        let python = if code { spawn::python(&options.python)? } else { Vec::new() };
         orphans::adopt_from_now_on()?;
         let shared = Arc::new(Shared {
             python,
@@ -83,11 +93,17 @@ impl Pool {
             logs: LogStore::of(&options.db),
             bounds: Bounds { log: options.log_bytes, line: options.log_line_bytes },
             offers: watch::channel(Arc::default()).0,
-            idle: Mutex::default(),
+            commands: options.commands.iter().map(|c| (c.task.name.clone(), c.clone())).collect(),
+            memory_limits: Mutex::default(),
+            idle: Mutex::new(Idle { bare: if code { 0 } else { options.slots }, ..Idle::default() }),
             ready: Notify::new(),
             trouble: Mutex::new(None),
             options,
         });
+        shared.offer(Vec::new());
+        if !code {
+            return Ok(Arc::new(Pool { shared, slots: Mutex::default() }));
+        }
         let first = slot::start(&shared).await.map_err(StartError::into_error)?;
         let mut slots = vec![tokio::spawn(slot::keep(shared.clone(), Some(first)))];
         slots.extend((1..shared.options.slots).map(|_| tokio::spawn(slot::keep(shared.clone(), None))));
@@ -128,7 +144,7 @@ impl Runner for Pool {
     }
 
     fn ahead(&self) -> usize {
-        self.shared.options.slots * line::DEPTH
+        if self.shared.options.load.is_empty() { 0 } else { self.shared.options.slots * line::DEPTH }
     }
 
     fn run(&self, attempt: Attempt, stop: Stop) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
@@ -156,22 +172,79 @@ impl Runner for Pool {
 }
 
 impl Shared {
-    async fn run(&self, attempt: Attempt, mut stop: Stop) -> Outcome {
+    async fn run(&self, attempt: Attempt, stop: Stop) -> Outcome {
+        match self.commands.get(&*attempt.job.task) {
+            Some(command) => self.run_command(command, attempt, stop).await,
+            None => self.run_in_worker(attempt, stop).await,
+        }
+    }
+
+    async fn run_in_worker(&self, attempt: Attempt, mut stop: Stop) -> Outcome {
         let Attempt { job, started, progress } = attempt;
         let mut child = match self.hand_over(&job, &mut stop).await {
             Ok(child) => child,
             Err(outcome) => return outcome,
         };
         started();
-        let fence = job.attempt.fence;
-        let mut log = AttemptLog::new(self.logs.clone(), self.bounds, job.attempt.id, fence.attempt);
-        let (outcome, reusable) = child.attend(fence.token, &*progress, stop.requested(), &mut log, &self.rules).await;
+        let mut log = self.log(&job);
+        let mut guard = self.memory_guard(&job.task, child.link());
+        let stopped = guard.or(stop.requested());
+        let (outcome, reusable) =
+            child.attend(job.attempt.fence.token, &*progress, stopped, &mut log, &self.rules).await;
         if reusable {
             self.put(child);
         } else {
             child.dismiss(IDLE_GRACE);
         }
+        guard.verdict(outcome)
+    }
+
+    /// Runs a command in a free slot: the slot's worker process rests meanwhile.
+    async fn run_command(&self, command: &command::Command, attempt: Attempt, mut stop: Stop) -> Outcome {
+        let Attempt { job, started, .. } = attempt;
+        let seat = match self.wait_for(&mut stop, Idle::seat).await {
+            Ok(seat) => seat,
+            Err(outcome) => return outcome,
+        };
+        let outcome = self.run_command_in_slot(command, &job, started, &mut stop).await;
+        match seat {
+            Seat(Some(child)) => self.put(child),
+            Seat(None) => self.give_seat(),
+        }
         outcome
+    }
+
+    async fn run_command_in_slot(
+        &self,
+        command: &command::Command,
+        job: &Claimed,
+        started: Box<dyn FnOnce() + Send>,
+        stop: &mut Stop,
+    ) -> Outcome {
+        let recipe = match command.recipe(job, self.recipe()) {
+            Ok(recipe) => recipe,
+            Err(error) => return Outcome::Fatal(error),
+        };
+        let start = async { Running::start(recipe, command::stdin(job, self.rules.result_max)?).await };
+        // Before it is started: from here on something of the job may have run.
+        started();
+        let running = match start.await {
+            Ok(running) => running,
+            Err(error) => return Outcome::NotStarted(format!("the command could not be started: {error:#}")),
+        };
+        let mut log = self.log(job);
+        let mut guard = self.memory_guard(&job.task, &running.link);
+        let stopped = guard.or(stop.requested());
+        let outcome = running.attend(command, stopped, &mut log, &self.rules).await;
+        guard.verdict(outcome)
+    }
+
+    fn log(&self, job: &Claimed) -> AttemptLog {
+        AttemptLog::new(self.logs.clone(), self.bounds, job.attempt.id, job.attempt.fence.attempt)
+    }
+
+    fn memory_guard(&self, task: &str, link: &spawn::Link) -> MemoryGuard {
+        MemoryGuard::new(locked(&self.memory_limits).get(task).copied(), link.root())
     }
 
     /// Gives the job to a worker process: an idle one, or a busy one that comes to it soon. With the process, once the job
@@ -211,10 +284,18 @@ impl Shared {
 
     /// An idle worker process; waits for one where there is none, as after a crash.
     async fn take(&self, stop: &mut Stop) -> Result<Child, Outcome> {
+        if self.options.load.is_empty() {
+            return Err(Outcome::NotStarted("this server has loaded no code".to_owned()));
+        }
+        self.wait_for(stop, |idle| idle.children.pop()).await
+    }
+
+    /// Waits until `find` finds something among what is idle.
+    async fn wait_for<T>(&self, stop: &mut Stop, find: impl Fn(&mut Idle) -> Option<T>) -> Result<T, Outcome> {
         {
             let mut idle = locked(&self.idle);
-            if let Some(child) = idle.children.pop() {
-                return Ok(child);
+            if let Some(found) = find(&mut idle) {
+                return Ok(found);
             }
             idle.takers += 1;
         }
@@ -224,8 +305,8 @@ impl Shared {
         loop {
             let mut ready = pin!(self.ready.notified());
             ready.as_mut().enable();
-            if let Some(child) = locked(&self.idle).children.pop() {
-                return Ok(child);
+            if let Some(found) = find(&mut locked(&self.idle)) {
+                return Ok(found);
             }
             tokio::select! {
                 () = ready => {}
@@ -240,6 +321,11 @@ impl Shared {
                 }
             }
         }
+    }
+
+    fn give_seat(&self) {
+        locked(&self.idle).bare += 1;
+        self.ready.notify_one();
     }
 
     /// Takes a worker process that can go on: to who waits in its line, else it is idle.
@@ -278,8 +364,13 @@ impl Shared {
         idle.into_iter().for_each(|child| child.dismiss(IDLE_GRACE));
     }
 
-    /// Publishes what the code offers, if that is new.
-    pub(super) fn offer(&self, tasks: Vec<TaskSpec>) {
+    /// Publishes what the code offers, with the commands, if that is new.
+    pub(super) fn offer(&self, mut tasks: Vec<TaskSpec>) {
+        // A command of the same name goes before.
+        tasks.retain(|task| !self.commands.contains_key(&task.name));
+        tasks.extend(self.options.commands.iter().map(|command| command.task.clone()));
+        let limits = tasks.iter().filter_map(|task| Some((task.name.clone(), task.memory_bytes?))).collect();
+        *locked(&self.memory_limits) = limits;
         self.offers.send_if_modified(|now| {
             let new = **now != tasks;
             if new {
@@ -294,8 +385,30 @@ impl Shared {
         *locked(&self.trouble) = why;
     }
 
-    pub(super) fn url(&self) -> Option<String> {
-        locked(&self.url).clone()
+    /// What every process is started with.
+    pub(super) fn recipe(&self) -> Recipe {
+        let url = locked(&self.url).clone().map(|url| ("REA_URL".into(), url.into()));
+        let token = self.options.token_file.clone().map(|file| ("REA_TOKEN_FILE".into(), file.into()));
+        Recipe {
+            warden_exe: self.options.warden_exe.clone(),
+            lock: self.lock.clone(),
+            command: Vec::new(),
+            env: url.into_iter().chain(token).collect(),
+            dir: None,
+        }
+    }
+}
+
+/// A free slot, with its worker process where code is loaded.
+struct Seat(Option<Child>);
+
+impl Idle {
+    fn seat(&mut self) -> Option<Seat> {
+        if self.bare > 0 {
+            self.bare -= 1;
+            return Some(Seat(None));
+        }
+        self.children.pop().map(|child| Seat(Some(child)))
     }
 }
 

@@ -120,10 +120,10 @@ async fn recipe(shared: &Arc<Shared>) -> anyhow::Result<Recipe> {
         path.push(":");
         path.push(more);
     }
-    let mut env = vec![("PYTHONPATH", path), ("REA_LOAD", Load::to_json(&options.load)?.into())];
-    env.extend(shared.url().map(|url| ("REA_URL", url.into())));
-    env.extend(options.token_file.clone().map(|file| ("REA_TOKEN_FILE", file.into())));
-    Ok(Recipe { warden_exe: options.warden_exe.clone(), lock: shared.lock.clone(), command, env })
+    let mut recipe = shared.recipe();
+    recipe.command = command;
+    recipe.env.extend([("PYTHONPATH".into(), path), ("REA_LOAD".into(), Load::to_json(&options.load)?.into())]);
+    Ok(recipe)
 }
 
 /// Pauses between starts that come to nothing: 1 s, 2 s, 4 s, … 30 s.

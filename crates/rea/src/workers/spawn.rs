@@ -92,30 +92,54 @@ pub(super) struct Recipe {
     /// The worker's program and arguments.
     pub(super) command: Vec<OsString>,
     /// What it has in its environment beside what the server has.
-    pub(super) env: Vec<(&'static str, OsString)>,
+    pub(super) env: Vec<(OsString, OsString)>,
+    /// Where it runs, if not where the server does.
+    pub(super) dir: Option<PathBuf>,
 }
 
-/// Starts it. The warden has no parent-death signal, so it does not matter from which thread.
+/// Starts a worker process. The warden has no parent-death signal, so it does not matter from which thread.
 pub(super) async fn spawn(recipe: Recipe) -> anyhow::Result<Spawned> {
-    let (control, control_end) = StdStream::pair()?;
     let (stream, stream_end) = StdStream::pair()?;
-    let (output, output_end) = pipe_with(PipeFlags::CLOEXEC)?;
-    let mut outputs = vec![pipe::Receiver::from_owned_fd(output)?];
-    control.set_nonblocking(true)?;
     stream.set_nonblocking(true)?;
     let (permits, permits_end) = Permits::new()?;
-    // Three descriptors go by the warden's standard ones, the others by this message.
-    let mut more = vec![permits_end];
+    let line = Line::new(stream.try_clone()?.into(), permits);
+    let mut outputs = Vec::new();
+    let mut hearing = vec![permits_end];
     for _ in 0..line::DEPTH {
         let (output, end) = pipe_with(PipeFlags::CLOEXEC)?;
         outputs.push(pipe::Receiver::from_owned_fd(output)?);
-        more.push(end);
+        hearing.push(end);
     }
+    let (output, link, gone) = start(recipe, warden::WORKER, stream_end.into(), hearing).await?;
+    outputs.insert(0, output);
+    Ok(Spawned { stream: UnixStream::from_std(stream)?, outputs, link, line, gone })
+}
+
+/// Starts a command: where its result comes, its output, and its warden.
+pub(super) async fn spawn_command(
+    recipe: Recipe,
+    stdin: OwnedFd,
+) -> anyhow::Result<(pipe::Receiver, pipe::Receiver, Arc<Link>)> {
+    let (result, result_end) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (output, link, _) = start(recipe, warden::COMMAND, result_end, vec![stdin]).await?;
+    Ok((pipe::Receiver::from_owned_fd(result)?, output, link))
+}
+
+/// Starts a warden that starts what `recipe` says. `speech` is what that speaks to the server by, `more` what else it gets.
+async fn start(
+    recipe: Recipe,
+    role: &'static str,
+    speech: OwnedFd,
+    more: Vec<OwnedFd>,
+) -> anyhow::Result<(pipe::Receiver, Arc<Link>, JoinHandle<()>)> {
+    let (control, control_end) = StdStream::pair()?;
+    let (output, output_end) = pipe_with(PipeFlags::CLOEXEC)?;
+    control.set_nonblocking(true)?;
+    // Three descriptors go by the warden's standard ones, the others by this message.
     descriptor::send(&control, &more)?;
     drop(more);
-    let line = Line::new(stream.try_clone()?.into(), permits);
-    let ends = [control_end.into(), stream_end.into(), output_end];
-    let child = spawn_blocking(move || start_warden(&recipe, ends)).await??;
+    let ends = [control_end.into(), speech, output_end];
+    let child = spawn_blocking(move || start_warden(&recipe, role, ends)).await??;
     let link = Arc::new(Link {
         control: UnixStream::from_std(control)?,
         warden: i32::try_from(child.id()).ok().and_then(Process::read),
@@ -124,18 +148,21 @@ pub(super) async fn spawn(recipe: Recipe) -> anyhow::Result<Spawned> {
         used: AtomicBool::new(false),
     });
     let gone = tokio::spawn(supervise(link.clone(), child));
-    Ok(Spawned { stream: UnixStream::from_std(stream)?, outputs, link, line, gone })
+    Ok((pipe::Receiver::from_owned_fd(output)?, link, gone))
 }
 
-fn start_warden(recipe: &Recipe, ends: [OwnedFd; 3]) -> anyhow::Result<std::process::Child> {
-    let [control, stream, output] = ends;
+fn start_warden(recipe: &Recipe, role: &str, ends: [OwnedFd; 3]) -> anyhow::Result<std::process::Child> {
+    let [control, speech, output] = ends;
     let mut command = Command::new(&recipe.warden_exe);
     std::os::unix::process::CommandExt::arg0(&mut command, "rea");
-    command.args([warden::VERB, warden::GUARD]).arg(&recipe.lock).args(&recipe.command);
+    command.args([warden::VERB, warden::GUARD]).arg(&recipe.lock).arg(role).args(&recipe.command);
     command.envs(recipe.env.iter().map(|(name, value)| (name, value)));
-    command.stdin(control).stdout(stream).stderr(output);
+    if let Some(dir) = &recipe.dir {
+        command.current_dir(dir);
+    }
+    command.stdin(control).stdout(speech).stderr(output);
     // `command` holds the other ends; they close here with it.
-    orphans::start_warden(&mut command).with_context(|| format!("cannot start {}", recipe.warden_exe.display()))
+    orphans::start_warden(&mut command).with_context(|| format!("cannot start {}", recipe.command[0].display()))
 }
 
 /// Listens to a warden until it is gone, and clears up after it if it was killed.
@@ -167,6 +194,11 @@ impl Link {
     pub(super) fn sweep(&self, pid: i32, grace: Duration) {
         self.orders.send_modify(|orders| orders.sweep = Some(Instant::now() + grace));
         self.order(&format!("sweep {pid} {}\n", grace.as_millis()));
+    }
+
+    /// The process above everything that belongs to it.
+    pub(super) fn root(&self) -> Option<i32> {
+        self.warden.map(|warden| warden.pid)
     }
 
     /// Follows what is known.

@@ -33,6 +33,10 @@ use super::{descriptor, exec, lock};
 pub const VERB: &str = "__warden";
 /// First word after the verb: be a warden.
 pub(super) const GUARD: &str = "guard";
+/// What a warden guards, said after its lock: a worker process, which gets a socket, permits and pipes.
+pub(super) const WORKER: &str = "worker";
+/// The same: a command, which gets a pipe for its result, and its job on stdin.
+pub(super) const COMMAND: &str = "command";
 /// First word after the verb: become the worker process.
 pub(super) const BECOME: &str = "become";
 /// What a warden calls itself, in `/proc/<pid>/comm`.
@@ -59,11 +63,12 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// The life of a warden. `stdin` is the server's socket, `stdout` the worker's socket, `stderr` the worker's output pipe; the
-/// worker's permits and further output pipes come over the server's socket.
+/// The life of a warden. `stdin` is the server's socket, `stdout` what the guarded process speaks by, `stderr` its output pipe; what
+/// else it gets comes over the server's socket.
 fn guard(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
     let lock_path = PathBuf::from(args.next().unwrap_or_default());
-    let (control, protocol, output) = take_over_stdio()?;
+    let is_command = args.next().is_some_and(|role| role == COMMAND);
+    let (control, speech, output) = take_over_stdio()?;
     let mut control = UnixStream::from(control);
     // A session of its own: what is sent to the server's group, such as Ctrl-C, does not get here.
     let _ = setsid();
@@ -77,7 +82,7 @@ fn guard(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
         return Ok(());
     }
     let more = descriptor::receive(&control)?;
-    let child = match start_child(args, &protocol, &more, &output) {
+    let child = match start_child(args, is_command, &speech, &more, &output) {
         Ok(pid) => pid,
         Err(error) => {
             say(&mut control, format!("failed {error}"));
@@ -85,7 +90,7 @@ fn guard(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
         }
     };
     // The worker process must be the last one to hold these, so that its end is the end of the file.
-    drop((protocol, more, output));
+    drop((speech, more, output));
     say(&mut control, format!("started {child}"));
     let orders = control.try_clone()?;
     thread::Builder::new().name("orders".into()).spawn(move || obey(orders))?;
@@ -144,27 +149,27 @@ fn outlive_signals() -> io::Result<()> {
 /// Only this one thread exists yet, so the descriptors can be made inheritable without leaking into another process.
 fn start_child(
     args: impl Iterator<Item = OsString>,
-    protocol: &OwnedFd,
+    is_command: bool,
+    speech: &OwnedFd,
     more: &[OwnedFd],
     output: &OwnedFd,
 ) -> io::Result<i32> {
-    let [permits, outputs @ ..] = more else { return Err(io::Error::other("there are no permits")) };
-    for inherited in more.iter().chain([protocol, output]) {
-        fcntl_setfd(inherited, FdFlags::empty())?;
+    let [hearing, outputs @ ..] = more else { return Err(io::Error::other("a descriptor is missing")) };
+    let mut child = Command::new("/proc/self/exe");
+    child.arg0("rea").args([VERB, BECOME]).arg(std::process::id().to_string()).args(args);
+    fcntl_setfd(speech, FdFlags::empty())?;
+    if is_command {
+        // A path, because that is what shells can write to.
+        child.env("REA_RESULT", format!("/dev/fd/{}", speech.as_raw_fd())).stdin(hearing.try_clone()?);
+    } else {
+        for inherited in more.iter().chain([output]) {
+            fcntl_setfd(inherited, FdFlags::empty())?;
+        }
+        let outputs: Vec<String> = [output].into_iter().chain(outputs).map(|fd| fd.as_raw_fd().to_string()).collect();
+        child.env("REA_FD", speech.as_raw_fd().to_string()).env("REA_PERMITS", hearing.as_raw_fd().to_string());
+        child.env("REA_OUTPUTS", outputs.join(",")).stdin(Stdio::null());
     }
-    let outputs: Vec<String> = [output].into_iter().chain(outputs).map(|fd| fd.as_raw_fd().to_string()).collect();
-    let child = Command::new("/proc/self/exe")
-        .arg0("rea")
-        .args([VERB, BECOME])
-        .arg(std::process::id().to_string())
-        .args(args)
-        .env("REA_FD", protocol.as_raw_fd().to_string())
-        .env("REA_PERMITS", permits.as_raw_fd().to_string())
-        .env("REA_OUTPUTS", outputs.join(","))
-        .stdin(Stdio::null())
-        .stdout(output.try_clone()?)
-        .stderr(output.try_clone()?)
-        .spawn()?;
+    let child = child.stdout(output.try_clone()?).stderr(output.try_clone()?).spawn()?;
     i32::try_from(child.id()).map_err(io::Error::other)
 }
 

@@ -110,8 +110,14 @@ impl Bed {
     /// A server, or the log of one that ended before it was ready.
     pub(crate) fn start(&self, workers: usize, words: &[&str], failpoint: Option<&str>) -> Result<Server, String> {
         let workers = workers.to_string();
-        let mut command = self.command(&["serve", "tasks.py", "--port", "0", "--workers", &workers]);
-        command.args(words).envs(failpoint.map(|point| ("REA_FAILPOINT", point)));
+        let serve = ["serve", "tasks.py", "--port", "0", "--workers", &workers];
+        self.start_words(&[&serve, words].concat(), failpoint)
+    }
+
+    /// The same with all the words given.
+    pub(crate) fn start_words(&self, words: &[&str], failpoint: Option<&str>) -> Result<Server, String> {
+        let mut command = self.command(words);
+        command.envs(failpoint.map(|point| ("REA_FAILPOINT", point)));
         // A group of its own, which a test may send a signal to without hitting itself.
         command.stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().unwrap();

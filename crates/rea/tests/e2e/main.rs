@@ -2,6 +2,7 @@
 //! of cases from other systems that they come from.
 
 mod bed;
+mod commands;
 mod crash;
 mod first_steps;
 mod held;

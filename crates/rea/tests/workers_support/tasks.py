@@ -222,3 +222,9 @@ def write_much(megabytes, lines=True):
 @task
 def use_memory(megabytes):
     _memory.append(b"x" * (megabytes << 20))
+
+
+@task(memory="100MiB")
+def limited_memory(megabytes):
+    kept = b"x" * (megabytes << 20)
+    time.sleep(0.5 if len(kept) < 100 << 20 else 60)
