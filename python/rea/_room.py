@@ -129,6 +129,10 @@ class Room:
             dirty |= self._threads_stay()
         return dirty, spawned
 
+    def may_have_started(self) -> None:
+        """Processes, without an audit event."""
+        self._events.add(_SPAWN)
+
     def _audit(self, event: str, args: tuple[Any, ...]) -> None:
         kind = _WATCHED.get(event)
         if kind is None:

@@ -33,7 +33,7 @@ class Server:
 
     Inside the block `task.enqueue()` and all of `rea` go to this server. `code` are Python files or modules;
     they are imported with the `sys.path` of the test. `args` are more arguments of `rea serve`, `env` more
-    variables for the tasks.
+    variables for the tasks. No rea.toml is read unless `args` name one.
     """
 
     def __init__(
@@ -92,6 +92,8 @@ class Server:
         command = [program, "serve", *self._code, "--host", "127.0.0.1", "--port", "0"]
         command += ["--db", os.path.join(self._folder, "rea.db"), "--workers", str(self._workers)]
         command += ["--python", sys.executable, "--log", "json", "--grace", "0", *self._args]
+        if not any(each.startswith("--config") for each in self._args):
+            command += ["--config", os.devnull]
         with open(os.path.join(self._folder, "log"), "wb") as log:
             # A session of its own: Ctrl-C in the terminal is for the test, which then ends the server.
             self._process = subprocess.Popen(

@@ -182,6 +182,16 @@ class Servers(WithRealServer):
         with self.assertRaisesRegex(RuntimeError, "(?s)ended: .*serve .*no_such_thing"):
             testing.Server(path).__enter__()
 
+    def test_settings_of_the_folder_count_only_when_they_are_named(self):
+        path = self.folder / "rea.toml"
+        path.write_text("[jobs]\nmax_attempts = 7\n")
+        before = os.getcwd()
+        os.chdir(self.folder)
+        self.addCleanup(os.chdir, before)
+        for args, expected in ([], 3), (["--config", str(path)], 7):
+            with testing.Server("jobs.py", workers=1, args=args):
+                self.assertEqual(rea.enqueue("jobs:add", 1, 1).refresh()["max_attempts"], expected)
+
     def test_it_ends_when_the_test_process_is_killed(self):
         code = f"""if True:
             import time
