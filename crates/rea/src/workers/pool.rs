@@ -294,7 +294,10 @@ impl Shared {
     async fn wait_for<T>(&self, stop: &mut Stop, find: impl Fn(&mut Idle) -> Option<T>) -> Result<T, Outcome> {
         {
             let mut idle = locked(&self.idle);
-            if let Some(found) = find(&mut idle) {
+            // Who came first is served first.
+            if idle.takers == 0
+                && let Some(found) = find(&mut idle)
+            {
                 return Ok(found);
             }
             idle.takers += 1;
@@ -305,7 +308,7 @@ impl Shared {
         loop {
             let mut ready = pin!(self.ready.notified());
             ready.as_mut().enable();
-            if let Some(found) = find(&mut locked(&self.idle)) {
+            if let Some(found) = self.find_and_tell(&find) {
                 return Ok(found);
             }
             tokio::select! {
@@ -321,6 +324,16 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// What a taker finds. `Notify` keeps a single permit, so whoever takes one passes the word on.
+    fn find_and_tell<T>(&self, find: impl Fn(&mut Idle) -> Option<T>) -> Option<T> {
+        let mut idle = locked(&self.idle);
+        let found = find(&mut idle)?;
+        if idle.takers > 1 && !idle.is_empty() {
+            self.ready.notify_one();
+        }
+        Some(found)
     }
 
     fn give_seat(&self) {
@@ -403,6 +416,10 @@ impl Shared {
 struct Seat(Option<Child>);
 
 impl Idle {
+    fn is_empty(&self) -> bool {
+        self.children.is_empty() && self.bare == 0
+    }
+
     fn seat(&mut self) -> Option<Seat> {
         if self.bare > 0 {
             self.bare -= 1;
