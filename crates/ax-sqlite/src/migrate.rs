@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::store::sqlite_error;
 
 /// The SQL of a new store, as it is run: for tools that measure the bare database under the same schema.
-pub const SCHEMA_SQL: &str = include_str!("../sql/0001_start.sql");
+pub const SCHEMA_SQL: &str = concat!(include_str!("../sql/0001_start.sql"), include_str!("../sql/0002_listings.sql"));
 
 /// `rea` in ASCII: marks the file as a store of ours (SQLite's `application_id`).
 const APPLICATION_ID: i64 = 0x0072_6561;
@@ -19,7 +19,10 @@ struct Migration {
     sql: &'static str,
 }
 
-const MIGRATIONS: &[Migration] = &[Migration { version: 1, name: "start", sql: SCHEMA_SQL }];
+const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "start", sql: include_str!("../sql/0001_start.sql") },
+    Migration { version: 2, name: "listings", sql: include_str!("../sql/0002_listings.sql") },
+];
 
 /// What opening a store for writing would do to its schema.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,6 +17,7 @@
 
 mod attempt;
 mod board;
+mod bulk;
 mod caught;
 mod client;
 mod clock;
@@ -51,6 +52,7 @@ pub use ax_model::{
     Timestamp, Token,
 };
 
+pub use bulk::{BulkAct, BulkReply};
 pub use client::{CancelReply, Client};
 pub use clock::{SystemClock, TestClock};
 pub use context::Context;

@@ -67,6 +67,7 @@ codes! {
     InvalidField = "invalid_field" 422 "A field has a value that is not allowed",
     BadCursor = "bad_cursor" 422 "The cursor is not one that this server gave out",
     TooMany = "too_many" 422 "Too many jobs in one request",
+    NoFilter = "no_filter" 422 "The request names no jobs",
     Internal = "internal" 500 "A fault of this server",
     NotReady = "not_ready" 503 "The server is not ready yet",
     StoreBusy = "store_busy" 503 "Another program holds the store",

@@ -1,6 +1,7 @@
 //! The HTTP API: one list of routes, a guard before it, one file a subject. Handlers translate; the engine decides.
 
 pub mod body;
+pub mod bulk;
 pub mod cursor;
 pub mod enqueue;
 pub mod guard;
@@ -80,6 +81,8 @@ fn routes() -> Vec<(&'static str, &'static str, MethodRouter<Shared>)> {
         ("post", "/enqueue", post(enqueue::one)),
         ("post", "/jobs", post(enqueue::batch)),
         ("get", "/jobs", get(jobs::list)),
+        ("post", "/jobs/cancel", post(bulk::cancel)),
+        ("post", "/jobs/retry", post(bulk::retry)),
         ("get", "/jobs/running", get(jobs::running)),
         ("get", "/jobs/failed", get(jobs::failed)),
         ("get", "/jobs/{id}", get(job::show)),

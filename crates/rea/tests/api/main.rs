@@ -1,6 +1,7 @@
 //! The HTTP API over an engine with Rust tasks and a store on disk, called in this process, as the command line does.
 
 mod bed;
+mod bulk;
 mod enqueue;
 mod guard;
 mod job;
