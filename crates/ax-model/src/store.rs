@@ -417,6 +417,17 @@ pub struct DayTotals {
     pub runs: u64,
 }
 
+impl DayTotals {
+    /// Adds the sums of `other`.
+    pub fn add(&mut self, other: &DayTotals) {
+        self.succeeded += other.succeeded;
+        self.failed += other.failed;
+        self.dead += other.dead;
+        self.run_us = self.run_us.saturating_add(other.run_us);
+        self.runs += other.runs;
+    }
+}
+
 /// The store's own trouble.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {

@@ -138,11 +138,7 @@ pub(crate) fn counts(conn: &Connection, now: Timestamp) -> rusqlite::Result<Coun
     }
     counts.today = day_totals(conn, now.day())?;
     for totals in day_totals(conn, ALL_TIME)? {
-        counts.totals.succeeded += totals.succeeded;
-        counts.totals.failed += totals.failed;
-        counts.totals.dead += totals.dead;
-        counts.totals.run_us += totals.run_us;
-        counts.totals.runs += totals.runs;
+        counts.totals.add(&totals);
     }
     Ok(counts)
 }

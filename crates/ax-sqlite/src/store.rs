@@ -132,6 +132,7 @@ impl SqliteStore {
             own,
             parked: vec![],
             wal_pages: Arc::default(),
+            backlog_said: 0,
         };
         let thread = std::thread::Builder::new()
             .name("ax-write".to_owned())

@@ -130,7 +130,7 @@ impl Client {
                 false => reply.done += 1,
             }
             self.node.waiters.wake(job.spec.id);
-            self.node.journal.step(&Who::of_row(&job).step(action, life.state, life.attempt));
+            self.node.tell(&Who::of_row(&job).step(action, life.state, life.attempt));
         }
         Ok(())
     }

@@ -243,7 +243,7 @@ impl Client {
     async fn log(&self, id: JobId, action: Action, life: Life) {
         self.node.waiters.wake(id);
         if let Ok(Some(job)) = self.node.store.get(id).await {
-            self.node.journal.step(&Who::of_row(&job).step(action, life.state, life.attempt));
+            self.node.tell(&Who::of_row(&job).step(action, life.state, life.attempt));
         }
     }
 
@@ -326,6 +326,7 @@ impl EnqueueLog {
                 task: same(before.map(|who| &who.task), &spec.task),
                 queue: same(before.map(|who| &who.queue), &spec.queue),
                 trace_id: Arc::from(""),
+                created_at: spec.created_at,
             });
         }
         EnqueueLog(log)
@@ -334,7 +335,7 @@ impl EnqueueLog {
     fn write(&self, node: &Node, stored: &[Enqueued]) {
         for (who, stored) in self.0.iter().zip(stored).filter(|(_, stored)| stored.created) {
             let step = who.step(Action::Enqueue, State::Pending, 0);
-            node.journal.step(&crate::journal::Step { trace_id: &stored.trace_id, ..step });
+            node.tell(&crate::journal::Step { trace_id: &stored.trace_id, ..step });
         }
     }
 }

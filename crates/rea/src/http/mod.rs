@@ -4,6 +4,9 @@ pub mod body;
 pub mod bulk;
 pub mod cursor;
 pub mod enqueue;
+pub mod events;
+pub mod exposition;
+pub mod feed;
 pub mod guard;
 pub mod ids;
 pub mod index;
@@ -11,12 +14,15 @@ pub mod job;
 pub mod jobs;
 pub mod listen;
 pub mod log;
+pub mod metrics;
+pub mod openapi;
 pub mod query;
 pub mod queues;
 pub mod status;
 pub mod trace;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ax::{Client, Engine};
 use axum::Router;
@@ -29,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::error::{Code, Problem};
+use crate::logs::Logs;
 use guard::Guard;
 
 /// What handlers work with. Cheap to clone.
@@ -40,6 +47,17 @@ struct Inner {
     logs: crate::workers::LogStore,
     ending: CancellationToken,
     not_ready: Mutex<Option<String>>,
+    host: OnceLock<Host>,
+}
+
+/// What only a server has.
+pub struct Host {
+    /// The store's file.
+    pub db: PathBuf,
+    /// Its log.
+    pub logs: Logs,
+    /// What happens to jobs.
+    pub feed: Arc<feed::Feed>,
 }
 
 impl Shared {
@@ -47,7 +65,13 @@ impl Shared {
     #[must_use]
     pub fn new(engine: &Engine, logs: crate::workers::LogStore, not_ready: Option<String>) -> Shared {
         let client = engine.client();
-        Shared(Arc::new(Inner { client, logs, ending: CancellationToken::new(), not_ready: Mutex::new(not_ready) }))
+        Shared(Arc::new(Inner {
+            client,
+            logs,
+            ending: CancellationToken::new(),
+            not_ready: Mutex::new(not_ready),
+            host: OnceLock::new(),
+        }))
     }
 
     /// Says why the server is not ready, or that it is.
@@ -63,6 +87,15 @@ impl Shared {
     #[must_use]
     pub fn ending(&self) -> &CancellationToken {
         &self.0.ending
+    }
+
+    /// Says what the server around the API has; once.
+    pub fn set_host(&self, host: Host) {
+        let _ = self.0.host.set(host);
+    }
+
+    fn host(&self) -> Option<&Host> {
+        self.0.host.get()
     }
 
     fn client(&self) -> &Client {
@@ -94,11 +127,17 @@ fn routes() -> Vec<(&'static str, &'static str, MethodRouter<Shared>)> {
         ("get", "/ids/{prefix}", get(ids::complete)),
         ("get", "/trace/{id}", get(trace::show)),
         ("get", "/queues", get(queues::list)),
+        ("get", "/queues/{name}", get(queues::show)),
         ("post", "/queues/{name}", post(queues::change)),
         ("post", "/queues/{name}/pause", post(queues::pause)),
         ("post", "/queues/{name}/resume", post(queues::resume)),
         ("get", "/tasks", get(status::tasks)),
+        ("get", "/tasks/{name}", get(status::task)),
+        ("get", "/nodes", get(status::nodes)),
         ("get", "/status", get(status::status)),
+        ("get", "/events", get(events::stream)),
+        ("get", "/metrics", get(metrics::show)),
+        ("get", "/openapi.json", get(openapi::show)),
         ("get", "/healthz", get(status::healthz)),
         ("get", "/readyz", get(status::readyz)),
     ]

@@ -3,9 +3,12 @@
 mod bed;
 mod bulk;
 mod enqueue;
+mod events;
 mod guard;
 mod job;
 mod listen;
 mod listing;
+mod metrics;
+mod nodes;
 mod openapi;
 mod queues;
