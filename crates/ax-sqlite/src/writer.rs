@@ -454,7 +454,7 @@ impl Writer {
         let left = pages.saturating_sub(back);
         if left > self.backlog_said.saturating_mul(2).max(BACKLOG_PAGES) {
             self.backlog_said = left;
-            let mib = left * PAGE_BYTES >> 20;
+            let mib = (left * PAGE_BYTES) >> 20;
             tracing::warn!(mib, "the write-ahead log grows: some other program has been reading the store for long");
         } else if left < BACKLOG_PAGES && self.backlog_said > 0 {
             self.backlog_said = 0;
