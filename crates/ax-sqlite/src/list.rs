@@ -166,7 +166,7 @@ impl Search<'_> {
                     lane_value(),
                 )),
                 State::Failed | State::Dead | State::Cancelled | State::Skipped | State::Held => {
-                    let condition = format!("state = {} AND lane = ?", state.code());
+                    let condition = format!("state = {} AND lane = ? AND (state = 3 OR state > 4)", state.code());
                     sources.push(Source::new("jobs INDEXED BY jobs_aside", condition, lane_value()));
                 }
                 State::Pending if waiting_are_few => {
