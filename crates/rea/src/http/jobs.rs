@@ -1,8 +1,10 @@
 //! Listings of jobs, newest first, by keyset: a job that exists for the whole walk appears exactly once.
 
+use std::time::{Duration, Instant};
+
 use ax::model::State as JobState;
 use ax::model::limits::Limits;
-use ax::model::store::{Filter, Matching};
+use ax::model::store::{Cursor, Filter, Matching, Page};
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use serde::Serialize;
@@ -14,6 +16,8 @@ use crate::wire::job::{ListedView, RunningView};
 
 const FIELDS: &[&str] = &["state", "task", "queue", "tag", "trace_id", "root_id", "key", "limit", "cursor"];
 const PAGE: usize = 50;
+/// How long empty pages are passed over before one is handed out.
+const PATIENCE: Duration = Duration::from_millis(500);
 /// Where no kept count tells how many jobs match, they are counted up to here.
 const TOTAL_CAP: usize = 1_000;
 
@@ -55,7 +59,7 @@ pub(super) async fn running(State(shared): State<Shared>, RawQuery(query): RawQu
 async fn page(shared: &Shared, query: &Query<'_>, filter: Filter) -> Answer {
     let limit = limit(query, PAGE, shared.client().limits().page)?;
     let after = query.text("cursor").map(cursor::parse).transpose()?;
-    let page = shared.client().list(filter.clone(), after, limit).await?;
+    let page = first_that_has_any(shared, &filter, after, limit).await?;
     let all_are_here = after.is_none() && page.next.is_none();
     let total = match all_are_here {
         true => Matching { count: page.jobs.len() as u64, more: false },
@@ -65,6 +69,24 @@ async fn page(shared: &Shared, query: &Query<'_>, filter: Filter) -> Answer {
     let jobs = page.jobs.iter().map(|job| ListedView::new(job, now)).collect();
     let next_cursor = page.next.map(cursor::text);
     Ok(json(StatusCode::OK, &Listing { jobs, next_cursor, total: total.count, total_capped: total.more }))
+}
+
+/// The page after `after`. Where few of very many jobs match, the store gives empty pages on its way to them: these are
+/// passed over for a moment, one read at a time, so that others' reads fit in between.
+async fn first_that_has_any(
+    shared: &Shared,
+    filter: &Filter,
+    mut after: Option<Cursor>,
+    limit: usize,
+) -> Result<Page, Problem> {
+    let begun = Instant::now();
+    loop {
+        let page = shared.client().list(filter.clone(), after, limit).await?;
+        if !page.jobs.is_empty() || page.next.is_none() || begun.elapsed() > PATIENCE {
+            return Ok(page);
+        }
+        after = page.next;
+    }
 }
 
 /// The filter of a query. Values are compared, never interpreted.
