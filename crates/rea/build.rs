@@ -1,11 +1,25 @@
 //! Puts the Python package into the binary: makes a table of `python/rea/*.py` with `include_bytes!` and a hash of all of
-//! it, which `workers::package` writes out at start. So `rea serve` needs no `pip install`.
+//! it, which `workers::package` writes out at start. So `rea serve` needs no `pip install`. And turns the API's description
+//! into JSON, which the server hands out.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
+    python_package()?;
+    api_description()
+}
+
+/// `protocol/openapi.yaml` as JSON.
+fn api_description() -> io::Result<()> {
+    let page = Path::new(&var("CARGO_MANIFEST_DIR")).join("../../protocol/openapi.yaml").canonicalize()?;
+    println!("cargo::rerun-if-changed={}", page.display());
+    let page: serde_json::Value = serde_yaml_ng::from_str(&fs::read_to_string(page)?).map_err(io::Error::other)?;
+    fs::write(Path::new(&var("OUT_DIR")).join("openapi.json"), page.to_string())
+}
+
+fn python_package() -> io::Result<()> {
     let package = Path::new(&var("CARGO_MANIFEST_DIR")).join("../../python/rea").canonicalize()?;
     println!("cargo::rerun-if-changed={}", package.display());
     let mut files: Vec<PathBuf> = fs::read_dir(&package)?.map(|e| e.map(|e| e.path())).collect::<io::Result<_>>()?;

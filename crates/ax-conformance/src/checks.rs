@@ -15,7 +15,7 @@ impl Harness {
         loop {
             let Page { jobs: more, next } = done(self.store().list(filter.clone(), after, page));
             assert!(more.len() <= page, "a page of {} for a limit of {page}", more.len());
-            jobs.extend(more);
+            jobs.extend(more.into_iter().map(|listed| listed.job));
             // Also what ends a walk: a page that begins anew would go on for ever.
             assert!(jobs.is_sorted_by(|a: &Job, b: &Job| a.seq > b.seq), "newest first, and each job once");
             after = next;

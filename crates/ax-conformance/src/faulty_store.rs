@@ -10,7 +10,7 @@ use std::time::Duration;
 use ax_model::job::Job;
 use ax_model::store::{
     Act, Applied, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, HistoryEntry,
-    Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError, StoreErrorKind,
+    LaneStats, Matching, Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError, StoreErrorKind,
 };
 use ax_model::{Chance, JobId, NewJob, NodeId, Progress, Refusal, State, TaskSpec, Timestamp};
 
@@ -35,7 +35,9 @@ pub enum Call {
     Ids,
     History,
     List,
+    Matching,
     Counts,
+    Lanes,
     Check,
 }
 
@@ -200,6 +202,14 @@ impl Store for FaultyStore {
 
     fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Reply<'_, Page> {
         self.through(Call::List, move |store| store.list(filter, after, limit))
+    }
+
+    fn matching(&self, filter: Filter, cap: usize) -> Reply<'_, Matching> {
+        self.through(Call::Matching, move |store| store.matching(filter, cap))
+    }
+
+    fn lanes(&self) -> Reply<'_, Vec<LaneStats>> {
+        self.through(Call::Lanes, |store| store.lanes())
     }
 
     fn counts(&self) -> Reply<'_, Counts> {

@@ -42,12 +42,18 @@ pub(crate) struct Model {
     pub(crate) tasks: BTreeMap<String, TaskSpec>,
     pub(crate) days: BTreeMap<(i64, String), DayTotals>,
     pub(crate) totals: DayTotals,
+    /// (queue, task) → its sums of all time; every pair that has ever had a job.
+    pub(crate) lanes: BTreeMap<(String, String), DayTotals>,
     last_seq: i64,
 }
 
 /// Whether the job may still be found by its key although it is final.
 fn in_window(spec: &Spec, now: Timestamp) -> bool {
     spec.created_at.plus_ms(spec.unique_for_ms) > now
+}
+
+fn lane_of(spec: &Spec) -> (String, String) {
+    (spec.queue.clone(), spec.task.clone())
 }
 
 impl Model {
@@ -95,6 +101,7 @@ impl Model {
             self.keys.insert(key, seq);
         }
         self.queues.entry(new.spec.queue.clone()).or_default();
+        self.lanes.entry(lane_of(&new.spec)).or_default();
         let life = Life::fresh(new.run_at, new.start_before, now);
         self.by_state.entry(life.state).or_default().insert(seq);
         let job = Job { seq, spec: new.spec, life, result: None, last_error: None, progress: None };
@@ -123,6 +130,7 @@ impl Model {
             row.digest = new.digest;
             let Spec { id, trace_id, root_id, created_at, .. } = row.job.spec.clone();
             self.queues.entry(new.spec.queue.clone()).or_default();
+            self.lanes.entry(lane_of(&new.spec)).or_default();
             row.job.spec = Spec { id, trace_id, root_id, created_at, ..new.spec };
         }
         if let Some(HistoryEntry::Action { what: written, .. }) = row.history.last_mut() {
@@ -225,7 +233,8 @@ impl Model {
         }
         let task = job.spec.task.clone();
         let of_day = self.days.entry((now.day(), task.clone())).or_insert(DayTotals { task, ..DayTotals::default() });
-        for sums in [of_day, &mut self.totals] {
+        let of_lane = self.lanes.entry(lane_of(&job.spec)).or_default();
+        for sums in [of_day, of_lane, &mut self.totals] {
             sums.succeeded += succeeded;
             sums.failed += failed;
             sums.dead += dead;

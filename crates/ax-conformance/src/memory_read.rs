@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use ax_model::job::Job;
-use ax_model::store::{Counts, Cursor, Filter, Page, Queue, READY_CAP};
+use ax_model::store::{
+    Counts, Cursor, DayTotals, Filter, LISTED_BYTES, LaneStats, Listed, Matching, Page, Queue, READY_CAP,
+};
 use ax_model::{State, Timestamp};
 
 use crate::memory_model::Model;
@@ -12,16 +14,31 @@ impl Model {
     pub(crate) fn list(&self, filter: &Filter, after: Option<Cursor>, limit: usize, now: Timestamp) -> Page {
         let before = after.map_or(i64::MAX, |cursor| cursor.0);
         let found = self.rows.range(..before).rev().map(|(_, row)| &row.job).filter(|job| matches(filter, job, now));
-        let mut jobs: Vec<Job> = found.take(limit.saturating_add(1)).cloned().collect();
+        let mut jobs: Vec<Listed> = found.take(limit.saturating_add(1)).map(listed).collect();
         let more = jobs.len() > limit;
         jobs.truncate(limit);
-        for job in &mut jobs {
-            job.spec.args.clear();
-            job.spec.kwargs.clear();
-            job.result = None;
-        }
-        let next = jobs.last().filter(|_| more).map(|job| Cursor(job.seq));
+        let next = jobs.last().filter(|_| more).map(|listed| Cursor(listed.job.seq));
         Page { jobs, next }
+    }
+
+    pub(crate) fn matching(&self, filter: &Filter, cap: usize, now: Timestamp) -> Matching {
+        let count = self.rows.values().filter(|row| matches(filter, &row.job, now)).count();
+        Matching { count: count.min(cap) as u64, more: count > cap }
+    }
+
+    pub(crate) fn lanes(&self, now: Timestamp) -> Vec<LaneStats> {
+        let stats = |((queue, task), totals): (&(String, String), &DayTotals)| {
+            let jobs = self.rows.values().map(|row| &row.job);
+            let of_lane = || jobs.clone().filter(|job| job.spec.queue == *queue && job.spec.task == *task);
+            LaneStats {
+                queue: queue.clone(),
+                task: task.clone(),
+                by_state: by_state(of_lane().map(|job| job.life.state)),
+                totals: totals.clone(),
+                oldest_ready: of_lane().filter_map(|job| job.life.claim_at()).filter(|at| *at <= now).min(),
+            }
+        };
+        self.lanes.iter().map(stats).collect()
     }
 
     pub(crate) fn counts(&self, now: Timestamp) -> Counts {
@@ -73,6 +90,23 @@ impl Model {
         let dangling = self.keys.values().filter(|seq| !self.rows.contains_key(seq));
         wrong.extend(dangling.map(|seq| format!("a key names row {seq}, which is gone")));
         wrong
+    }
+}
+
+/// A job as listings show it.
+fn listed(job: &Job) -> Listed {
+    let mut shown = job.clone();
+    for text in [&mut shown.spec.args, &mut shown.spec.kwargs] {
+        if text.len() > LISTED_BYTES {
+            text.clear();
+        }
+    }
+    shown.result = shown.result.filter(|text| text.len() <= LISTED_BYTES);
+    Listed {
+        job: shown,
+        args_bytes: job.spec.args.len(),
+        kwargs_bytes: job.spec.kwargs.len(),
+        result_bytes: job.result.as_ref().map(String::len),
     }
 }
 

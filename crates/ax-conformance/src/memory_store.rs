@@ -10,7 +10,7 @@ use ax_model::job::Job;
 use ax_model::priority::{Ageing, Picker};
 use ax_model::store::{
     Act, Applied, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, HistoryEntry,
-    Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError,
+    LaneStats, Matching, Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError,
 };
 use ax_model::{Clock, Event, JobId, NewJob, NodeId, Progress, Refusal, State, TaskSpec, Timestamp};
 
@@ -233,6 +233,14 @@ impl Store for MemoryStore {
 
     fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Reply<'_, Page> {
         ready(self.inner.read(|model, now| model.list(&filter, after, limit, now)))
+    }
+
+    fn matching(&self, filter: Filter, cap: usize) -> Reply<'_, Matching> {
+        ready(self.inner.read(|model, now| model.matching(&filter, cap, now)))
+    }
+
+    fn lanes(&self) -> Reply<'_, Vec<LaneStats>> {
+        ready(self.inner.read(Model::lanes))
     }
 
     fn counts(&self) -> Reply<'_, Counts> {

@@ -1,6 +1,6 @@
 //! Everything that can be seen of two stores, side by side.
 
-use ax_model::store::{Filter, HistoryEntry, Store};
+use ax_model::store::{DayTotals, Filter, HistoryEntry, Listed, Matching, Store};
 use ax_model::{Job, State};
 
 use super::{Pair, QUEUES, TASKS};
@@ -30,7 +30,11 @@ impl Pair {
             counts.today.sort_by(|a, b| a.task.cmp(&b.task));
             let mut queues = done(store.queues());
             queues.sort_by(|a, b| a.name.cmp(&b.name));
-            (counts, queues)
+            let mut lanes = done(store.lanes());
+            // A job that was moved on at once leaves a pair of which nothing is kept.
+            lanes.retain(|lane| lane.by_state != [0; 9] || lane.totals != DayTotals::default());
+            lanes.sort_by(|a, b| (&a.queue, &a.task).cmp(&(&b.queue, &b.task)));
+            (counts, queues, lanes)
         };
         assert_eq!(
             sorted(self.subject.store().as_ref()),
@@ -39,7 +43,13 @@ impl Pair {
         );
         let filter = Filter {
             states: self
-                .choose(&[&[][..], &[State::Pending, State::Failed], &[State::Dead], &State::ALL[..3]])
+                .choose(&[
+                    &[][..],
+                    &[State::Pending, State::Failed],
+                    &[State::Dead],
+                    &State::ALL[..3],
+                    &State::ALL[4..],
+                ])
                 .to_vec(),
             ready: self.one_in(4),
             task: self.one_in(4).then(|| self.choose(&TASKS).to_owned()),
@@ -50,18 +60,23 @@ impl Pair {
         };
         for filter in [Filter::default(), filter] {
             let walk = |store: &dyn Store| {
-                let (mut jobs, mut after): (Vec<Job>, _) = (vec![], None);
+                let (mut jobs, mut after): (Vec<Listed>, _) = (vec![], None);
                 loop {
                     let page = done(store.list(filter.clone(), after, 7));
                     jobs.extend(page.jobs);
-                    assert!(jobs.is_sorted_by(|a, b| a.seq > b.seq), "newest first, and each job once");
+                    assert!(jobs.is_sorted_by(|a, b| a.job.seq > b.job.seq), "newest first, and each job once");
                     after = page.next;
                     if after.is_none() {
-                        return jobs.into_iter().map(|job| Job { seq: 0, ..job }).collect::<Vec<_>>();
+                        let found = jobs.into_iter().map(|l| Listed { job: Job { seq: 0, ..l.job }, ..l });
+                        return found.collect::<Vec<_>>();
                     }
                 }
             };
-            assert_eq!(walk(self.subject.store().as_ref()), walk(&self.model), "{filter:?}");
+            let expected = walk(&self.model);
+            assert_eq!(walk(self.subject.store().as_ref()), expected, "{filter:?}");
+            let count = |store: &dyn Store| done(store.matching(filter.clone(), 10_000));
+            let all = Matching { count: expected.len() as u64, more: false };
+            assert_eq!((count(self.subject.store().as_ref()), count(&self.model)), (all, all), "{filter:?}");
         }
         assert_eq!(done(self.subject.store().check()), Vec::<String>::new(), "the store's own check");
         assert_eq!(done(self.model.check()), Vec::<String>::new(), "the model's own check");

@@ -71,11 +71,18 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// The attempts of a job that did not end `ok`, and what people did to it, oldest first.
     fn history(&self, id: JobId) -> Reply<'_, Vec<HistoryEntry>>;
 
-    /// One page of jobs, newest first, without arguments and results.
+    /// One page of jobs, newest first, without large texts (`LISTED_BYTES`). Bounded in what it reads: where few of many
+    /// rows match and no index finds them, a page is short and says where to go on.
     fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Reply<'_, Page>;
+
+    /// How many jobs match: from kept counts where they tell, else counted up to `cap`.
+    fn matching(&self, filter: Filter, cap: usize) -> Reply<'_, Matching>;
 
     /// Kept counts: never a scan.
     fn counts(&self) -> Reply<'_, Counts>;
+
+    /// Kept counts and sums of every (queue, task) pair that has something to count, oldest pair first: never a scan.
+    fn lanes(&self) -> Reply<'_, Vec<LaneStats>>;
 
     /// Compares everything kept twice (counts, claim column, leases) with the rows; an empty answer is a sound store.
     fn check(&self) -> Reply<'_, Vec<String>>;
@@ -312,17 +319,50 @@ pub struct Filter {
     pub key: Option<String>,
 }
 
+impl Filter {
+    /// Nothing is asked for: every job matches.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Filter::default()
+    }
+}
+
 /// Where a page ended: the row number of its last job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor(pub i64);
 
-/// One page, newest first. `args`, `kwargs` and `result` of its jobs are left out (empty / `None`).
+/// Largest `args`, `kwargs` and `result` that a listing shows, bytes of JSON text each. Larger ones are left out there.
+pub const LISTED_BYTES: usize = 512;
+
+/// One page, newest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
     /// The jobs.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<Listed>,
     /// Where to go on; `None` = this was the last page.
     pub next: Option<Cursor>,
+}
+
+/// A job in a listing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listed {
+    /// The job; those of its texts that are over `LISTED_BYTES` are empty (`args`, `kwargs`) or `None` (`result`).
+    pub job: Job,
+    /// Length of `args`, bytes.
+    pub args_bytes: usize,
+    /// Length of `kwargs`, bytes.
+    pub kwargs_bytes: usize,
+    /// Length of `result`, bytes; `None` = it has none.
+    pub result_bytes: Option<usize>,
+}
+
+/// How many jobs match a filter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Matching {
+    /// So many.
+    pub count: u64,
+    /// There are, or may be, more than that.
+    pub more: bool,
 }
 
 /// Kept counts.
@@ -340,6 +380,21 @@ pub struct Counts {
     pub today: Vec<DayTotals>,
     /// Sums since the store was made.
     pub totals: DayTotals,
+}
+
+/// What is kept of one (queue, task) pair.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaneStats {
+    /// The queue.
+    pub queue: String,
+    /// The task.
+    pub task: String,
+    /// Its jobs by state, `State::ALL` order.
+    pub by_state: [u64; 9],
+    /// Sums since the store was made; `task` is empty.
+    pub totals: DayTotals,
+    /// Due time of its longest-due claimable job.
+    pub oldest_ready: Option<Timestamp>,
 }
 
 /// `Counts::ready` stops counting here.
@@ -360,6 +415,17 @@ pub struct DayTotals {
     pub run_us: u64,
     /// How many attempts that sum covers.
     pub runs: u64,
+}
+
+impl DayTotals {
+    /// Adds the sums of `other`.
+    pub fn add(&mut self, other: &DayTotals) {
+        self.succeeded += other.succeeded;
+        self.failed += other.failed;
+        self.dead += other.dead;
+        self.run_us = self.run_us.saturating_add(other.run_us);
+        self.runs += other.runs;
+    }
 }
 
 /// The store's own trouble.

@@ -101,6 +101,7 @@ fn insert(tx: &mut Tx<'_, '_>, job: &NewJob, lane: usize) -> Result<bool, StoreE
     for tag in &spec.tags {
         tx.run("INSERT INTO tags VALUES (?1, ?2)", params![tag, seq])?;
     }
+    tx.note_block(lane, seq)?;
     tx.memory.next_seq += 1;
     tx.memory.lanes.note_due(lane, spec.priority, life.run_at);
     tx.deltas.count(lane, life.state, 1);
@@ -195,9 +196,10 @@ fn meet_holder(
 }
 
 /// Gives a waiting job the new request's content; id, trace_id, ancestor and time of enqueue stay.
-fn replace_spec(tx: &Tx<'_, '_>, job: &NewJob, seq: i64, digest: &[u8; 16], lane: usize) -> Result<(), StoreError> {
+fn replace_spec(tx: &mut Tx<'_, '_>, job: &NewJob, seq: i64, digest: &[u8; 16], lane: usize) -> Result<(), StoreError> {
     let spec = &job.spec;
     drop_tags(tx, seq)?;
+    tx.note_block(lane, seq)?;
     tx.run(
         "UPDATE jobs SET lane = ?2, priority = ?3, timeout_ms = ?4, max_attempts = ?5, max_interruptions = ?6,
              retry_base_ms = ?7, retry_cap_ms = ?8, on_crash = ?9, unique_for_ms = ?10, tags = ?11, args = ?12,

@@ -1,16 +1,15 @@
-//! Everything that only reads: one job, its history, listings, counts, and the check of what is kept twice.
+//! What only reads: one job, its history, and counts.
 
 use std::collections::BTreeMap;
 
 use ax_model::ids::{NodeId, Token};
 use ax_model::job::{Cause, Job, State};
-use ax_model::store::{Counts, Cursor, DayTotals, Filter, HistoryEntry, Page, Queue, READY_CAP};
+use ax_model::store::{Counts, DayTotals, HistoryEntry, LaneStats, Queue, READY_CAP};
 use ax_model::{JobId, Timestamp};
-use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::counts::ALL_TIME;
-use crate::rows::{coded, error, job, job_columns, standing, standing_columns, time};
+use crate::rows::{coded, error, job, job_columns, time};
 
 pub(crate) fn get(conn: &Connection, id: JobId) -> rusqlite::Result<Option<Job>> {
     conn.prepare_cached(concat!("SELECT ", job_columns!(heavy), " FROM jobs WHERE id = ?1"))?
@@ -60,108 +59,7 @@ pub(crate) fn history(conn: &Connection, id: JobId) -> rusqlite::Result<Vec<Hist
     Ok(entries)
 }
 
-pub(crate) fn list(
-    conn: &Connection,
-    filter: &Filter,
-    after: Option<Cursor>,
-    limit: usize,
-    now: Timestamp,
-) -> rusqlite::Result<Page> {
-    let Some((sql, values)) = list_query(conn, filter, after, limit, now)? else { return Ok(Page::default()) };
-    let mut statement = conn.prepare_cached(&sql)?;
-    let rows = statement.query_map(params_from_iter(values), job)?;
-    let mut jobs: Vec<Job> = rows.collect::<rusqlite::Result<_>>()?;
-    // One more than asked for was read: it tells whether there is a next page.
-    let more = jobs.len() > limit;
-    jobs.truncate(limit);
-    let next = if more { jobs.last().map(|j| Cursor(j.seq)) } else { None };
-    Ok(Page { jobs, next })
-}
-
-/// The query of one page; `None` when a kept count or a missing lane already says that nothing matches.
-fn list_query(
-    conn: &Connection,
-    filter: &Filter,
-    after: Option<Cursor>,
-    limit: usize,
-    now: Timestamp,
-) -> rusqlite::Result<Option<(String, Vec<Value>)>> {
-    let mut conditions = vec![];
-    let mut values: Vec<Value> = vec![];
-    let mut bind = |value: Value| {
-        values.push(value);
-        format!("?{}", values.len())
-    };
-    if let Some(Cursor(seq)) = after {
-        conditions.push(format!("seq < {}", bind(seq.into())));
-    }
-    if !filter.states.is_empty() {
-        let counts = counts_by_state(conn)?;
-        if filter.states.iter().all(|s| counts[*s as usize] == 0) {
-            return Ok(None);
-        }
-        if !is_trouble(&filter.states) {
-            let codes: Vec<String> = filter.states.iter().map(|s| s.code().to_string()).collect();
-            conditions.push(format!("state IN ({})", codes.join(", ")));
-        }
-        if filter.states.iter().all(|s| s.is_active()) {
-            conditions.push("token IS NOT NULL".to_owned());
-        }
-    }
-    if filter.ready {
-        conditions.push(format!("claim_at IS NOT NULL AND claim_at <= {}", bind(now.0.into())));
-    }
-    if filter.task.is_some() || filter.queue.is_some() {
-        let mut statement = conn
-            .prepare_cached("SELECT lane FROM lanes WHERE (?1 IS NULL OR task = ?1) AND (?2 IS NULL OR queue = ?2)")?;
-        let lanes = statement.query_map(params![filter.task, filter.queue], |r| r.get::<_, i64>(0))?;
-        let lanes: Vec<String> = lanes.map(|l| l.map(|l| l.to_string())).collect::<rusqlite::Result<_>>()?;
-        if lanes.is_empty() {
-            return Ok(None);
-        }
-        conditions.push(format!("lane IN ({})", lanes.join(", ")));
-    }
-    if let Some(tag) = &filter.tag {
-        conditions.push(format!("seq IN (SELECT seq FROM tags WHERE tag = {})", bind(tag.clone().into())));
-    }
-    if let Some(key) = &filter.key {
-        conditions.push(format!("key = {}", bind(key.clone().into())));
-    }
-    if let Some(trace) = &filter.trace_id {
-        // The default trace_id is the id without hyphens and is not stored.
-        let id = trace.parse::<JobId>().map_or(Value::Null, |id| Value::Blob(id.0.to_vec()));
-        conditions.push(format!(
-            "(trace_id = {} OR (trace_id IS NULL AND id = {}))",
-            bind(trace.clone().into()),
-            bind(id)
-        ));
-    }
-    if let Some(root) = filter.root_id {
-        let (a, b) = (bind(Value::Blob(root.0.to_vec())), bind(Value::Blob(root.0.to_vec())));
-        conditions.push(format!("(root_id = {a} OR id = {b})"));
-    }
-    let limit = bind(i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX).into());
-    if is_trouble(&filter.states) {
-        // One walk of `jobs_trouble` a state, each ended by the limit: SQLite uses that index only for a single state.
-        let walks: Vec<String> = (filter.states.iter())
-            .map(|state| {
-                let place = [vec![format!("state = {}", state.code())], conditions.clone()].concat().join(" AND ");
-                format!("SELECT seq FROM (SELECT seq FROM jobs WHERE {place} ORDER BY seq DESC LIMIT {limit})")
-            })
-            .collect();
-        conditions = vec![format!("seq IN ({})", walks.join(" UNION ALL "))];
-    }
-    let place = if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
-    let columns = job_columns!(light);
-    Ok(Some((format!("SELECT {columns} FROM jobs {place} ORDER BY seq DESC LIMIT {limit}"), values)))
-}
-
-/// All of these states are in the index of what a person looks for.
-fn is_trouble(states: &[State]) -> bool {
-    !states.is_empty() && states.iter().all(|s| matches!(s, State::Failed | State::Dead | State::Held))
-}
-
-fn counts_by_state(conn: &Connection) -> rusqlite::Result<[u64; 9]> {
+pub(crate) fn counts_by_state(conn: &Connection) -> rusqlite::Result<[u64; 9]> {
     let mut by_state = [0; 9];
     let mut statement = conn.prepare_cached("SELECT state, sum(n) FROM lane_counts GROUP BY state")?;
     let mut rows = statement.query([])?;
@@ -240,11 +138,7 @@ pub(crate) fn counts(conn: &Connection, now: Timestamp) -> rusqlite::Result<Coun
     }
     counts.today = day_totals(conn, now.day())?;
     for totals in day_totals(conn, ALL_TIME)? {
-        counts.totals.succeeded += totals.succeeded;
-        counts.totals.failed += totals.failed;
-        counts.totals.dead += totals.dead;
-        counts.totals.run_us += totals.run_us;
-        counts.totals.runs += totals.runs;
+        counts.totals.add(&totals);
     }
     Ok(counts)
 }
@@ -268,50 +162,52 @@ fn day_totals(conn: &Connection, day: i64) -> rusqlite::Result<Vec<DayTotals>> {
     rows.collect()
 }
 
-/// Compares what is kept twice with the rows, and runs SQLite's own check. Reads the whole store.
-pub(crate) fn check(conn: &Connection) -> rusqlite::Result<Vec<String>> {
-    let mut faults = vec![];
-    let mut statement = conn.prepare("PRAGMA integrity_check(10)")?;
-    let rows = statement.query_map([], |r| r.get::<_, String>(0))?;
-    for line in rows {
-        let line = line?;
-        if line != "ok" {
-            faults.push(format!("SQLite: {line}"));
-        }
-    }
-    let mut real: BTreeMap<(i64, i64), i64> = BTreeMap::new();
-    let mut statement = conn.prepare(concat!("SELECT ", standing_columns!(), ", claim_at FROM jobs"))?;
+/// Kept counts and sums of each lane that has ever had a job.
+pub(crate) fn lanes(conn: &Connection, now: Timestamp) -> rusqlite::Result<Vec<LaneStats>> {
+    let mut all: BTreeMap<i64, LaneStats> = BTreeMap::new();
+    // A lane without counts was made for a request that was refused.
+    let mut statement =
+        conn.prepare_cached("SELECT lane, queue, task, state, n FROM lane_counts JOIN lanes USING (lane)")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let s = standing(row)?;
-        let id = s.id;
-        *real.entry((row.get(2)?, s.life.state.code())).or_default() += 1;
-        if time(row, crate::rows::STANDING)? != s.life.claim_at() {
-            faults.push(format!("job {id}: its claim time does not go with its state {}", s.life.state));
+        let lane = all.entry(row.get(0)?).or_default();
+        if lane.task.is_empty() {
+            (lane.queue, lane.task) = (row.get(1)?, row.get(2)?);
         }
-        if s.life.lease.is_some() != s.life.state.is_active() {
-            faults.push(format!("job {id}: {} and its lease do not go together", s.life.state));
-        }
-        if s.life.failures > s.policy.max_attempts || s.life.interruptions > s.policy.max_interruptions {
-            faults.push(format!("job {id}: more failures or interruptions than its budget"));
+        lane.by_state[coded(row, 3, State::from_code)? as usize] = row.get::<_, i64>(4)?.unsigned_abs();
+    }
+    let mut statement =
+        conn.prepare_cached("SELECT lane, succeeded, failed, dead, run_us, runs FROM day_totals WHERE day = ?1")?;
+    let mut rows = statement.query([ALL_TIME])?;
+    while let Some(row) = rows.next()? {
+        let number = |i| row.get::<_, i64>(i).map(i64::unsigned_abs);
+        let (succeeded, failed, dead) = (number(1)?, number(2)?, number(3)?);
+        let (run_us, runs) = (number(4)?, number(5)?);
+        let totals = DayTotals { task: String::new(), succeeded, failed, dead, run_us, runs };
+        if let Some(lane) = all.get_mut(&row.get(0)?) {
+            lane.totals = totals;
         }
     }
-    let mut statement = conn.prepare("SELECT lane, state, n FROM lane_counts WHERE n <> 0")?;
-    let rows = statement.query_map([], |r| Ok(((r.get(0)?, r.get(1)?), r.get(2)?)))?;
-    let kept: BTreeMap<(i64, i64), i64> = rows.collect::<rusqlite::Result<_>>()?;
-    if kept != real {
-        faults.push(format!("kept counts {kept:?} differ from the rows {real:?}"));
-    }
-    for (sql, what) in [
-        ("SELECT count(*) FROM keys WHERE seq NOT IN (SELECT seq FROM jobs)", "keys of jobs that are gone"),
-        ("SELECT count(*) FROM tags WHERE seq NOT IN (SELECT seq FROM jobs)", "tags of jobs that are gone"),
-        ("SELECT count(*) FROM attempts WHERE seq NOT IN (SELECT seq FROM jobs)", "attempts of jobs that are gone"),
-        ("SELECT count(*) FROM jobs WHERE lane NOT IN (SELECT lane FROM lanes)", "jobs in lanes that are gone"),
-    ] {
-        let n: i64 = conn.query_row(sql, [], |r| r.get(0))?;
-        if n > 0 {
-            faults.push(format!("{n} {what}"));
+    for (number, lane) in &mut all {
+        if State::ALL.iter().any(|s| s.is_waiting() && lane.by_state[*s as usize] > 0) {
+            lane.oldest_ready = oldest_of_lane(conn, *number)?.filter(|at| *at <= now);
         }
     }
-    Ok(faults)
+    Ok(all.into_values().collect())
+}
+
+/// Due time of the lane's first claimable job: a seek in the claim index for each priority that it has.
+fn oldest_of_lane(conn: &Connection, lane: i64) -> rusqlite::Result<Option<Timestamp>> {
+    let mut next = conn.prepare_cached(
+        "SELECT priority, claim_at FROM jobs INDEXED BY jobs_claim
+         WHERE lane = ?1 AND priority > ?2 AND claim_at IS NOT NULL ORDER BY priority, claim_at LIMIT 1",
+    )?;
+    let (mut oldest, mut priority): (Option<i64>, i64) = (None, 0);
+    while let Some((next_priority, due)) =
+        next.query_row([lane, priority], |r| Ok((r.get(0)?, r.get::<_, i64>(1)?))).optional()?
+    {
+        priority = next_priority;
+        oldest = Some(oldest.map_or(due, |oldest| oldest.min(due)));
+    }
+    Ok(oldest.map(Timestamp))
 }

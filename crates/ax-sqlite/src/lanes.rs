@@ -24,6 +24,13 @@ pub(crate) struct Lane {
     pub(crate) task: Arc<str>,
     /// By priority: no job of the lane is claimable before this instant (microseconds).
     heads: [i64; PRIORITIES],
+    /// The newest stretch of row numbers that is known to be noted as holding jobs of the lane; -1 = none.
+    block: i64,
+}
+
+/// The stretch that a row number is in.
+pub(crate) fn block_of(seq: i64) -> i64 {
+    seq >> 10
 }
 
 impl Lane {
@@ -81,7 +88,7 @@ impl Lanes {
         let (queue, task): (Arc<str>, Arc<str>) = (queue.into(), task.into());
         let id = i64::try_from(index).unwrap_or(i64::MAX) + 1;
         self.by_name.entry(queue.clone()).or_default().insert(task.clone(), index);
-        self.lanes.push(Lane { id, queue, task, heads: [head; PRIORITIES] });
+        self.lanes.push(Lane { id, queue, task, heads: [head; PRIORITIES], block: -1 });
         index
     }
 
@@ -121,6 +128,16 @@ impl Lanes {
     pub(crate) fn note_due(&mut self, index: usize, priority: u8, due: Timestamp) {
         let head = &mut self.lanes[index].heads[priority as usize];
         *head = (*head).min(due.0);
+    }
+
+    /// Whether the stretch of `seq` has still to be noted for the lane; it counts as noted from here on.
+    pub(crate) fn enters_block(&mut self, index: usize, seq: i64) -> bool {
+        std::mem::replace(&mut self.lanes[index].block, block_of(seq)) != block_of(seq)
+    }
+
+    /// What was noted of stretches may have been undone or deleted: it is noted again where needed.
+    pub(crate) fn forget_blocks(&mut self) {
+        self.lanes.iter_mut().for_each(|lane| lane.block = -1);
     }
 
     pub(crate) fn switches(&self, queue: &str) -> Switches {

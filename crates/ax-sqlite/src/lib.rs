@@ -3,6 +3,7 @@
 //! It keeps rows and decides nothing: every next state comes from `ax_model::lifecycle::decide`. One verb, one file.
 
 mod apply;
+mod check;
 mod claim;
 mod counts;
 mod enqueue;
@@ -10,6 +11,7 @@ pub mod failpoints;
 mod inspect;
 mod lanes;
 mod leases;
+mod list;
 pub mod lock;
 mod migrate;
 mod queues;

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::store::sqlite_error;
 
 /// The SQL of a new store, as it is run: for tools that measure the bare database under the same schema.
-pub const SCHEMA_SQL: &str = include_str!("../sql/0001_start.sql");
+pub const SCHEMA_SQL: &str = concat!(include_str!("../sql/0001_start.sql"), include_str!("../sql/0002_listings.sql"));
 
 /// `rea` in ASCII: marks the file as a store of ours (SQLite's `application_id`).
 const APPLICATION_ID: i64 = 0x0072_6561;
@@ -19,7 +19,10 @@ struct Migration {
     sql: &'static str,
 }
 
-const MIGRATIONS: &[Migration] = &[Migration { version: 1, name: "start", sql: SCHEMA_SQL }];
+const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "start", sql: include_str!("../sql/0001_start.sql") },
+    Migration { version: 2, name: "listings", sql: include_str!("../sql/0002_listings.sql") },
+];
 
 /// What opening a store for writing would do to its schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,6 +124,36 @@ mod tests {
         migrate(&conn, Timestamp(1)).unwrap();
         assert!(plan(&conn).unwrap().steps.is_empty());
         migrate(&conn, Timestamp(2)).unwrap();
+    }
+
+    /// A store of the first version keeps its jobs, and its lists find them.
+    #[test]
+    fn an_older_store_is_brought_up_to_date_with_its_rows() {
+        let conn = Connection::open_in_memory().unwrap();
+        conn.execute_batch(&format!(
+            "PRAGMA application_id = {APPLICATION_ID};
+             CREATE TABLE migrations (version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL,
+                                      applied_at INTEGER NOT NULL);"
+        ))
+        .unwrap();
+        let first = &MIGRATIONS[0];
+        conn.execute_batch(first.sql).unwrap();
+        conn.execute("INSERT INTO migrations VALUES (1, 'start', ?1, 1)", [checksum(first.sql)]).unwrap();
+        conn.execute_batch(
+            "INSERT INTO lanes VALUES (1, 'q', 'f');
+             INSERT INTO jobs (seq, id, lane, priority, state, run_at, attempt, failures, interruptions, flags, updated_at,
+                 created_at, max_attempts, max_interruptions, retry_base_ms, retry_cap_ms, on_crash, unique_for_ms, args,
+                 kwargs)
+             VALUES (5000, CAST('0123456789abcdef' AS BLOB), 1, 5, 6, 0, 0, 0, 0, 0, 0, 0, 3, 5, 0, 0, 0, 0, '[]', '{}');
+             INSERT INTO lane_counts VALUES (1, 6, 1);",
+        )
+        .unwrap();
+        assert_eq!(plan(&conn).unwrap().steps, ["0002 listings"]);
+        migrate(&conn, Timestamp(2)).unwrap();
+        assert_eq!(crate::check::check(&conn).unwrap(), Vec::<String>::new());
+        let of_task = ax_model::store::Filter { task: Some("f".into()), ..Default::default() };
+        let page = crate::list::list(&conn, &of_task, None, 10, Timestamp(2)).unwrap();
+        assert_eq!(page.jobs.iter().map(|l| l.job.seq).collect::<Vec<_>>(), [5000]);
     }
 
     #[test]

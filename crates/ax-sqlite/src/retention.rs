@@ -1,12 +1,15 @@
 //! Deletes final jobs past their time, in small batches. The store is walked by row number, a stretch at a call, by a
 //! reader, so that nothing needs an index on when a job ended and the writer is held only to delete.
 
+use std::collections::BTreeSet;
+
 use ax_model::job::State;
 use ax_model::store::StoreError;
 use ax_model::{JobId, Life, Timestamp};
 use rusqlite::{Connection, params};
 
 use crate::enqueue::drop_tags;
+use crate::lanes::block_of;
 use crate::rows::Standing;
 use crate::store::sqlite_error;
 use crate::tx::Tx;
@@ -66,12 +69,24 @@ pub(crate) fn delete_all(
     cutoffs: &[(State, Timestamp)],
 ) -> Result<Vec<JobId>, StoreError> {
     let mut deleted = Vec::with_capacity(seqs.len());
+    let mut blocks = BTreeSet::new();
     for &seq in seqs {
         let Some(standing) = tx.standing_by_seq(seq)? else { continue };
         if is_over(&standing.life, cutoffs) && !key_needs(tx, seq)? {
             delete(tx, &standing)?;
+            blocks.insert((tx.memory.lanes.get(standing.lane).id, block_of(seq)));
             deleted.push(standing.id);
         }
+    }
+    for (lane, block) in blocks {
+        tx.run(
+            "DELETE FROM lane_blocks WHERE lane = ?1 AND block = ?2
+                 AND NOT EXISTS (SELECT 1 FROM jobs WHERE seq >= ?2 << 10 AND seq < (?2 + 1) << 10 AND lane = ?1)",
+            [lane, block],
+        )?;
+    }
+    if !deleted.is_empty() {
+        tx.memory.lanes.forget_blocks();
     }
     Ok(deleted)
 }

@@ -78,7 +78,8 @@ pub(crate) fn flags(life: &Life) -> i64 {
     i64::from(life.careful) * CAREFUL + i64::from(life.cancel_requested) * CANCEL_REQUESTED
 }
 
-/// The columns that `job` reads after the standing ones. `$heavy` says whether the long texts are read or left empty.
+/// The columns that `job` reads after the standing ones: `heavy` with the long texts, `light` with those of at most `?2`
+/// bytes and, behind them, the lengths of all three.
 macro_rules! job_columns {
     (heavy) => {
         concat!(
@@ -92,12 +93,17 @@ macro_rules! job_columns {
         concat!(
             $crate::rows::standing_columns!(),
             ", created_at, timeout_ms, unique_for_ms, trace_id, root_id, key, tags, \
-         progress, last_error, '', '', NULL, (SELECT queue FROM lanes l WHERE l.lane = jobs.lane), \
-         (SELECT task FROM lanes l WHERE l.lane = jobs.lane)"
+         progress, last_error, iif(octet_length(args) <= ?2, args, ''), iif(octet_length(kwargs) <= ?2, kwargs, ''), \
+         iif(octet_length(result) <= ?2, result, NULL), (SELECT queue FROM lanes l WHERE l.lane = jobs.lane), \
+         (SELECT task FROM lanes l WHERE l.lane = jobs.lane), octet_length(args), octet_length(kwargs), \
+         octet_length(result)"
         )
     };
 }
 pub(crate) use job_columns;
+
+/// Where the lengths of a light row stand.
+pub(crate) const LISTED: usize = STANDING + 14;
 
 pub(crate) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     let base = STANDING;

@@ -15,7 +15,7 @@ use ax_model::new_job::NewJob;
 use ax_model::priority::{Ageing, Picker};
 use ax_model::store::{
     Act, Applied, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, HistoryEntry,
-    Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError, StoreErrorKind,
+    LaneStats, Matching, Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError, StoreErrorKind,
 };
 use ax_model::{Clock, JobId, NodeId, Progress, TaskSpec, Timestamp};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -26,7 +26,7 @@ use crate::lock::{Lock, LockHolder, acquire};
 use crate::readers::Readers;
 use crate::tx::{Memory, Tx};
 use crate::writer::{Message, Parked, Write, Writer, closed};
-use crate::{apply, enqueue, inspect, leases, migrate, queues, retention, tasks};
+use crate::{apply, check, enqueue, inspect, leases, list, migrate, queues, retention, tasks};
 
 /// The oldest SQLite without the WAL-reset bug, which can damage a file that two connections write or checkpoint.
 const OLDEST_SQLITE: i32 = 3_051_003;
@@ -132,6 +132,7 @@ impl SqliteStore {
             own,
             parked: vec![],
             wal_pages: Arc::default(),
+            backlog_said: 0,
         };
         let thread = std::thread::Builder::new()
             .name("ax-write".to_owned())
@@ -284,7 +285,12 @@ impl Store for SqliteStore {
 
     fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Reply<'_, Page> {
         let now = self.now();
-        self.readers.read(move |conn| inspect::list(conn, &filter, after, limit, now))
+        self.readers.read(move |conn| snapshot(conn, |conn| list::list(conn, &filter, after, limit, now)))
+    }
+
+    fn matching(&self, filter: Filter, cap: usize) -> Reply<'_, Matching> {
+        let now = self.now();
+        self.readers.read(move |conn| snapshot(conn, |conn| list::matching(conn, &filter, cap, now)))
     }
 
     fn counts(&self) -> Reply<'_, Counts> {
@@ -292,15 +298,22 @@ impl Store for SqliteStore {
         self.readers.read(move |conn| inspect::counts(conn, now))
     }
 
-    fn check(&self) -> Reply<'_, Vec<String>> {
-        self.readers.read(|conn| {
-            // One snapshot for all of it.
-            conn.execute_batch("BEGIN")?;
-            let faults = inspect::check(conn);
-            conn.execute_batch("COMMIT")?;
-            faults
-        })
+    fn lanes(&self) -> Reply<'_, Vec<LaneStats>> {
+        let now = self.now();
+        self.readers.read(move |conn| snapshot(conn, |conn| inspect::lanes(conn, now)))
     }
+
+    fn check(&self) -> Reply<'_, Vec<String>> {
+        self.readers.read(|conn| snapshot(conn, check::check))
+    }
+}
+
+/// Runs several statements on one state of the store.
+fn snapshot<T>(conn: &Connection, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+    conn.execute_batch("BEGIN")?;
+    let answer = read(conn);
+    conn.execute_batch("COMMIT")?;
+    answer
 }
 
 /// Makes the file, if it is not there, so that only its owner can read it; SQLite gives its side files the same rights.

@@ -9,7 +9,7 @@ use ax_model::{JobId, Life, Timestamp};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Statement, params};
 
 use crate::counts::Deltas;
-use crate::lanes::Lanes;
+use crate::lanes::{Lanes, block_of};
 use crate::rows::{Standing, error_text, flags, standing, standing_columns};
 use crate::store::sqlite_error;
 
@@ -116,6 +116,7 @@ impl<'t, 'c> Tx<'t, 'c> {
         if answer.is_err() {
             self.run("ROLLBACK TO part", [])?;
             self.deltas = before;
+            self.memory.lanes.forget_blocks();
         }
         self.run("RELEASE part", [])?;
         Ok(answer)
@@ -129,6 +130,15 @@ impl<'t, 'c> Tx<'t, 'c> {
         let number = i64::try_from(self.memory.lanes.len()).unwrap_or(i64::MAX) + 1;
         self.run("INSERT INTO lanes (lane, queue, task) VALUES (?1, ?2, ?3)", params![number, queue, task])?;
         Ok(self.memory.lanes.add(queue, task))
+    }
+
+    /// Notes where listings find jobs of the lane.
+    pub(crate) fn note_block(&mut self, lane: usize, seq: i64) -> Result<(), StoreError> {
+        if self.memory.lanes.enters_block(lane, seq) {
+            let number = self.memory.lanes.get(lane).id;
+            self.run("INSERT OR IGNORE INTO lane_blocks VALUES (?1, ?2)", [number, block_of(seq)])?;
+        }
+        Ok(())
     }
 
     pub(crate) fn standing_by_seq(&mut self, seq: i64) -> Result<Option<Standing>, StoreError> {

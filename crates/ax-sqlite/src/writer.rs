@@ -28,6 +28,10 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(500);
 /// WAL pages after which an idle moment is used for a checkpoint, and after which it is done in any case.
 const CHECKPOINT_WHEN_IDLE: i32 = 1_000;
 const CHECKPOINT_ANYWAY: i32 = 8_000;
+/// Pages of the WAL that can't be written back from which on it is said.
+const BACKLOG_PAGES: i64 = 16_000;
+/// SQLite's size of a page.
+const PAGE_BYTES: i64 = 4_096;
 /// How often the writer gives way to others before it sleeps.
 const YIELDS: usize = 200;
 /// How long nothing must have come in for a moment to count as idle.
@@ -167,6 +171,8 @@ pub(crate) struct Writer {
     pub(crate) parked: Vec<Parked>,
     /// Pages in the WAL after the last commit.
     pub(crate) wal_pages: Arc<AtomicI32>,
+    /// How many pages could not be written back when it was last said.
+    pub(crate) backlog_said: i64,
 }
 
 type Job = (Kind, Box<dyn WriteJob>);
@@ -431,11 +437,28 @@ impl Writer {
         }
     }
 
-    fn checkpoint(&self, conn: &Connection, mode: &str) {
-        let done = conn.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()));
+    fn checkpoint(&mut self, conn: &Connection, mode: &str) {
+        // Answers: was it kept from something, pages in the log, pages of them written back.
+        let done = conn.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |r| Ok((r.get(1)?, r.get(2)?)));
         match done {
-            Ok(()) => self.wal_pages.store(0, Ordering::Relaxed),
+            Ok((pages, back)) => {
+                self.wal_pages.store(0, Ordering::Relaxed);
+                self.watch_backlog(pages, back);
+            }
             Err(e) => tracing::warn!(error = %e, "a checkpoint failed; it will be tried again"),
+        }
+    }
+
+    /// C080: a reader that does not end keeps the log from being written back, and it grows. Said once a doubling.
+    fn watch_backlog(&mut self, pages: i64, back: i64) {
+        let left = pages.saturating_sub(back);
+        if left > self.backlog_said.saturating_mul(2).max(BACKLOG_PAGES) {
+            self.backlog_said = left;
+            let mib = (left * PAGE_BYTES) >> 20;
+            tracing::warn!(mib, "the write-ahead log grows: some other program has been reading the store for long");
+        } else if left < BACKLOG_PAGES && self.backlog_said > 0 {
+            self.backlog_said = 0;
+            tracing::info!("the write-ahead log has been written back");
         }
     }
 }

@@ -55,7 +55,7 @@ fn c081_a_full_disk_refuses_for_a_while_and_loses_nothing() {
     let mut found = vec![];
     loop {
         let page = block_on(store.list(Filter::default(), after, 200)).unwrap();
-        found.extend(page.jobs.iter().map(|j| j.spec.id));
+        found.extend(page.jobs.iter().map(|j| j.job.spec.id));
         after = page.next;
         if after.is_none() {
             break;

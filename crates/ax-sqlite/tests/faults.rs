@@ -46,7 +46,7 @@ fn claim(store: &SqliteStore, limit: usize) -> Result<Vec<Claimed>, StoreError> 
 
 fn everything(store: &SqliteStore) -> Vec<Job> {
     let page = block_on(store.list(Filter::default(), None, 10_000)).unwrap();
-    page.jobs.iter().map(|j| block_on(store.get(j.spec.id)).unwrap().unwrap()).collect()
+    page.jobs.iter().map(|j| block_on(store.get(j.job.spec.id)).unwrap().unwrap()).collect()
 }
 
 /// C024: a failure between two related rows leaves no half state, whichever statement of whichever write fails.

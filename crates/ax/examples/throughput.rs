@@ -9,7 +9,8 @@ use ax::model::Life;
 use ax::model::lifecycle::Fence;
 use ax::model::new_job::NewJob;
 use ax::model::store::{
-    Act, Applied, AttemptRef, ClaimRequest, Claimed, EnqueueRefusal, Pruned, Recovered, Reply, Target,
+    Act, Applied, AttemptRef, ClaimRequest, Claimed, EnqueueRefusal, LaneStats, Matching, Pruned, Recovered, Reply,
+    Target,
 };
 use ax::{
     Clock, Context, Counts, Cursor, Engine, Enqueued, Filter, Handlers, HistoryEntry, Job, JobId, JobRequest, NodeId,
@@ -116,6 +117,12 @@ impl Store for Nothing {
     }
     fn list(&self, _: Filter, _: Option<Cursor>, _: usize) -> Reply<'_, Page> {
         reply(Page::default())
+    }
+    fn matching(&self, _: Filter, _: usize) -> Reply<'_, Matching> {
+        reply(Matching::default())
+    }
+    fn lanes(&self) -> Reply<'_, Vec<LaneStats>> {
+        reply(vec![])
     }
     fn counts(&self) -> Reply<'_, Counts> {
         reply(Counts::default())

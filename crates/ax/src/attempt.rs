@@ -78,7 +78,7 @@ async fn write_start(node: &Node, live: &Live) -> bool {
             Ok(Err(refusal)) => {
                 tracing::warn!(task_id = %live.attempt.id, ?refusal, "the start was refused; nothing was run");
                 let step = live.who.step(Action::Refuse, ax_model::State::Dispatched, fence.attempt);
-                node.journal.step(&Step { error: Some("lease lost"), ..step });
+                node.tell(&Step { error: Some("lease lost"), ..step });
                 return false;
             }
             Err(error) => {
@@ -127,6 +127,9 @@ fn finish(node: &Node, live: &Live, outcome: Outcome) {
     }
     let event = event_of(live, &phase, outcome, now.0, &node.options.limits);
     let run_us = ran.map(|ran| u64::try_from(ran.as_micros()).unwrap_or(u64::MAX));
+    if let Some(us) = run_us {
+        node.metrics.run.record_us(us);
+    }
     let completion = Completion::new(live.who.clone(), live.attempt, event);
     node.settler.push(completion.of_run(run_us));
 }

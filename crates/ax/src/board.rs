@@ -65,8 +65,9 @@ impl Live {
         let began = (node.timer.now(), node.timer.elapsed());
         self.phase().began = Some(began);
         let waited = began.0.us_since(self.due);
+        node.metrics.wait.record_us(waited);
         let step = self.who.step(Action::Start, ax_model::State::Running, self.attempt.fence.attempt);
-        node.journal.step(&crate::journal::Step { cost_us: Some(waited), ..step });
+        node.tell(&crate::journal::Step { cost_us: Some(waited), ..step });
         node.failpoint("started");
     }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use ax_model::catalogue::nearest;
 use ax_model::limits::Limits;
 use ax_model::store::{
-    Applied, Counts, Cursor, Enqueued, Filter, HistoryEntry, Page, Queue, QueueChange, StoreError, Target,
+    Applied, Counts, Cursor, Enqueued, Filter, HistoryEntry, LaneStats, Matching, Page, Queue, QueueChange, StoreError,
+    Target,
 };
 use ax_model::{Event, Job, JobId, JobRequest, Life, NewJob, Refusal, State, TaskSpec};
 
@@ -155,12 +156,28 @@ impl Client {
         self.node.store.history(id).await
     }
 
-    /// One page of jobs, newest first, without arguments and results. `limit` is cut to the page limit.
+    /// One page of jobs, newest first, without large texts. `limit` is cut to the page limit.
     ///
     /// # Errors
     /// The store's own trouble.
     pub async fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {
         self.node.store.list(filter, after, limit.clamp(1, self.node.options.limits.page)).await
+    }
+
+    /// How many jobs match, counted up to `cap` where no kept count tells.
+    ///
+    /// # Errors
+    /// The store's own trouble.
+    pub async fn matching(&self, filter: Filter, cap: usize) -> Result<Matching, StoreError> {
+        self.node.store.matching(filter, cap).await
+    }
+
+    /// Kept counts and sums of each (queue, task) pair, oldest pair first.
+    ///
+    /// # Errors
+    /// The store's own trouble.
+    pub async fn lanes(&self) -> Result<Vec<LaneStats>, StoreError> {
+        self.node.store.lanes().await
     }
 
     /// Cancels a job. One that waits is cancelled at once; one that runs is told to end, see [`CancelReply::requested`].
@@ -177,7 +194,7 @@ impl Client {
     }
 
     /// Ends the attempt of a job whose cancel has been noted, if it is here. Returns where the job stands then.
-    async fn end_here(&self, asked: Applied) -> Life {
+    pub(crate) async fn end_here(&self, asked: Applied) -> Life {
         let (node, Applied { id, life }) = (&self.node, asked);
         if !life.state.is_active() {
             return life;
@@ -226,7 +243,7 @@ impl Client {
     async fn log(&self, id: JobId, action: Action, life: Life) {
         self.node.waiters.wake(id);
         if let Ok(Some(job)) = self.node.store.get(id).await {
-            self.node.journal.step(&Who::of_row(&job).step(action, life.state, life.attempt));
+            self.node.tell(&Who::of_row(&job).step(action, life.state, life.attempt));
         }
     }
 
@@ -309,6 +326,7 @@ impl EnqueueLog {
                 task: same(before.map(|who| &who.task), &spec.task),
                 queue: same(before.map(|who| &who.queue), &spec.queue),
                 trace_id: Arc::from(""),
+                created_at: spec.created_at,
             });
         }
         EnqueueLog(log)
@@ -317,7 +335,7 @@ impl EnqueueLog {
     fn write(&self, node: &Node, stored: &[Enqueued]) {
         for (who, stored) in self.0.iter().zip(stored).filter(|(_, stored)| stored.created) {
             let step = who.step(Action::Enqueue, State::Pending, 0);
-            node.journal.step(&crate::journal::Step { trace_id: &stored.trace_id, ..step });
+            node.tell(&crate::journal::Step { trace_id: &stored.trace_id, ..step });
         }
     }
 }

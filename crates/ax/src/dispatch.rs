@@ -123,7 +123,7 @@ async fn find_orphans(node: &Node) -> Result<(), StoreError> {
     let mut after = None;
     loop {
         let page = node.store.list(filter.clone(), after, node.options.limits.page).await?;
-        for job in &page.jobs {
+        for job in page.jobs.iter().map(|listed| &listed.job) {
             let Some(lease) = job.life.lease.filter(|lease| lease.node == node.id) else { continue };
             if node.local.holds(job.spec.id) {
                 continue;

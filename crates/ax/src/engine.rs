@@ -169,5 +169,5 @@ async fn log_recovery(node: &Node, job: &Recovered) {
     let Ok(Some(row)) = node.store.get(job.id).await else { return };
     let who = Who::of_row(&row);
     let step = who.step(Action::Recover, job.life.state, job.attempt);
-    node.journal.step(&Step { error: Some(job.cause.as_str()), ..step });
+    node.tell(&Step { error: Some(job.cause.as_str()), ..step });
 }

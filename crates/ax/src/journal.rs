@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use ax_model::store::Claimed;
-use ax_model::{Job, JobId, State};
+use ax_model::{Job, JobId, State, Timestamp};
 
 /// One step in a job's life.
 #[derive(Clone, Debug)]
@@ -64,6 +64,23 @@ pub enum Action {
 }
 
 impl Action {
+    /// Every action.
+    pub const ALL: &'static [Action] = &[
+        Action::Enqueue,
+        Action::Start,
+        Action::Finish,
+        Action::Retry,
+        Action::Fail,
+        Action::Cancel,
+        Action::Interrupt,
+        Action::HandBack,
+        Action::Recover,
+        Action::Expire,
+        Action::Rerun,
+        Action::MarkSuccess,
+        Action::Refuse,
+    ];
+
     /// The word in the log.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -107,6 +124,7 @@ pub(crate) struct Who {
     pub(crate) task: Arc<str>,
     pub(crate) queue: Arc<str>,
     pub(crate) trace_id: Arc<str>,
+    pub(crate) created_at: Timestamp,
 }
 
 impl Who {
@@ -117,6 +135,7 @@ impl Who {
             task: Arc::clone(&job.task),
             queue: Arc::clone(&job.queue),
             trace_id: job.trace_id.as_str().into(),
+            created_at: job.created_at,
         }
     }
 
@@ -127,6 +146,7 @@ impl Who {
             task: job.spec.task.as_str().into(),
             queue: job.spec.queue.as_str().into(),
             trace_id: job.spec.trace_id.as_str().into(),
+            created_at: job.spec.created_at,
         }
     }
 

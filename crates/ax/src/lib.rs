@@ -17,6 +17,7 @@
 
 mod attempt;
 mod board;
+mod bulk;
 mod caught;
 mod client;
 mod clock;
@@ -28,6 +29,7 @@ mod handlers;
 mod health;
 pub mod journal;
 mod local_queue;
+mod metrics;
 mod node;
 mod open;
 mod options;
@@ -51,6 +53,7 @@ pub use ax_model::{
     Timestamp, Token,
 };
 
+pub use bulk::{BulkAct, BulkReply};
 pub use client::{CancelReply, Client};
 pub use clock::{SystemClock, TestClock};
 pub use context::Context;
@@ -59,6 +62,7 @@ pub use enqueue_error::EnqueueError;
 pub use handlers::Handlers;
 pub use health::Health;
 pub use journal::{Action, Journal, Silent, Step};
+pub use metrics::{BOUNDS_US, EngineMetrics, Times};
 pub use open::OpenError;
 pub use options::{FailPoint, Options, Retention};
 pub use runner::{Attempt, Outcome, Runner, Stop, StopReason, Stopper};

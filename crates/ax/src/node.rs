@@ -16,6 +16,7 @@ use crate::dispatch::Pace;
 use crate::health::Troubles;
 use crate::journal::{Journal, Who};
 use crate::local_queue::LocalQueue;
+use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::runner::Runner;
 use crate::settle::{Completion, Settler};
@@ -61,6 +62,7 @@ pub(crate) struct Node {
     /// One change of a queue's switches at a time, so that memory and store agree in the end.
     pub(crate) queue_turn: tokio::sync::Mutex<()>,
     pub(crate) tally: Tally,
+    pub(crate) metrics: Metrics,
 }
 
 /// What happened since the stop began.
@@ -98,6 +100,7 @@ impl Node {
             watcher_rests: AtomicBool::new(false),
             queue_turn: tokio::sync::Mutex::default(),
             tally: Tally::default(),
+            metrics: Metrics::default(),
             options,
         }
     }

@@ -60,7 +60,7 @@ async fn log_expiry(node: &Node, id: JobId) {
     if let Ok(Some(job)) = node.store.get(id).await {
         let who = Who::of_row(&job);
         let step = who.step(Action::Expire, job.life.state, job.life.attempt);
-        node.journal.step(&Step { error: Some("expired: start_before passed"), ..step });
+        node.tell(&Step { error: Some("expired: start_before passed"), ..step });
     }
 }
 

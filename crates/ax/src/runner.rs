@@ -26,6 +26,11 @@ pub trait Runner: Send + Sync + 'static {
         0
     }
 
+    /// How many workers are ready and have nothing to do; `None` = a free slot is all that is needed. For who looks on.
+    fn idle(&self) -> Option<usize> {
+        None
+    }
+
     /// Runs one attempt and returns only when nothing of it is left: no process, no thread, no task. Called at most
     /// `slots() + ahead()` times at once. When `stop` is asked for, the attempt must end within its grace; a result that arrived
     /// before the stop began counts and is returned as such.

@@ -211,8 +211,11 @@ fn accepted(node: &Node, completion: &Completion, applied: &Applied) {
         _ => None,
     };
     count(node, &completion.event);
+    if let Some(ended_at) = applied.life.finished_at.filter(|_| status.is_final()) {
+        node.metrics.turnaround.record_us(ended_at.us_since(completion.who.created_at));
+    }
     let step = completion.who.step(action, status, completion.attempt.fence.attempt);
-    node.journal.step(&Step { cost_us: completion.run_us, error: error.as_deref(), ..step });
+    node.tell(&Step { cost_us: completion.run_us, error: error.as_deref(), ..step });
     if !status.is_active() && !status.is_waiting() {
         node.waiters.wake(applied.id);
     }
@@ -242,7 +245,7 @@ fn refused(node: &Node, completion: &Completion, refusal: Refusal) {
         _ => State::Pending,
     };
     let step = completion.who.step(Action::Refuse, status, completion.attempt.fence.attempt);
-    node.journal.step(&Step { error: Some("lease lost"), ..step });
+    node.tell(&Step { error: Some("lease lost"), ..step });
     node.waiters.wake(id);
 }
 

@@ -62,7 +62,6 @@ impl Client {
         let node = &self.node;
         let counts = node.store.counts().await?;
         let queues = node.store.queues().await?;
-        let offers = node.runner.get().map(|runner| runner.offers().borrow().iter().map(|t| t.name.clone()).collect());
         Ok(Status {
             node: node.id,
             started_at: node.opened_at,
@@ -73,8 +72,27 @@ impl Client {
             mean_run_ms: node.pace.mean_us().map(|us| us / 1000.0),
             paused_queues: queues.into_iter().filter(|queue| queue.paused).map(|queue| queue.name).collect(),
             healthy: node.troubles.now().map_or(Ok(()), Err),
-            offers: offers.unwrap_or_default(),
+            offers: self.offers(),
         })
+    }
+
+    /// This start's identity.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.node.id
+    }
+
+    /// When the engine was opened.
+    #[must_use]
+    pub fn opened_at(&self) -> Timestamp {
+        self.node.opened_at
+    }
+
+    /// Names of the tasks that can run here now; from memory.
+    #[must_use]
+    pub fn offers(&self) -> Vec<String> {
+        let offers = self.node.runner.get().map(|runner| runner.offers());
+        offers.map(|offers| offers.borrow().iter().map(|task| task.name.clone()).collect()).unwrap_or_default()
     }
 
     /// What runs here now; from memory, the store is not asked.

@@ -67,8 +67,10 @@ codes! {
     InvalidField = "invalid_field" 422 "A field has a value that is not allowed",
     BadCursor = "bad_cursor" 422 "The cursor is not one that this server gave out",
     TooMany = "too_many" 422 "Too many jobs in one request",
+    NoFilter = "no_filter" 422 "The request names no jobs",
     Internal = "internal" 500 "A fault of this server",
     NotReady = "not_ready" 503 "The server is not ready yet",
+    TooManyStreams = "too_many_streams" 503 "Too many clients watch events",
     StoreBusy = "store_busy" 503 "Another program holds the store",
     StoreIo = "store_io" 503 "The store could not be read or written",
     StoreUnusable = "store_unusable" 503 "The store can't be used",
@@ -117,6 +119,12 @@ impl Problem {
     pub fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Problem {
         self.0.hint = Some(hint.into());
         self
+    }
+
+    /// Adds the nearest of the names that there are, if any is near.
+    #[must_use]
+    pub fn nearest<S: AsRef<str>>(self, names: &[S]) -> Problem {
+        if names.is_empty() { self } else { self.hint(did_you_mean(names)) }
     }
 
     /// Adds a member.

@@ -7,6 +7,7 @@ pub mod error;
 pub mod http;
 pub mod logs;
 pub mod memory;
+pub mod process;
 pub mod settings;
 pub mod wire;
 pub mod workers;

@@ -2,6 +2,7 @@
 
 mod bench;
 mod crash;
+mod fuzz;
 mod http;
 mod lint;
 mod python;
@@ -29,8 +30,10 @@ enum Verb {
     Lint,
     /// The house rules alone: imports, leftovers, file sizes, links
     Tidy,
-    /// Every Rust and Python test, then a few crash cycles
+    /// Every Rust and Python test, the API against its description, then a few crash cycles
     Test,
+    /// Asks a real server everything that protocol/openapi.yaml allows, and more
+    Fuzz,
     /// The workloads beside a raw SQLite probe of the same run, in a release build
     Bench(bench::Options),
     #[command(hide = true)]
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Verb::Lint => lint::run(),
         Verb::Tidy => tidy::run(),
         Verb::Test => test::run(),
+        Verb::Fuzz => test::fuzz_alone(),
         Verb::Bench(_) => bench::in_release(),
         Verb::BenchInner(options) => bench::measure(&options),
         Verb::Crash(options) => crash::run(&options),

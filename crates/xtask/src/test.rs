@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::{crash, python, run, server, venv};
+use crate::{crash, fuzz, python, run, server, venv};
 
 /// Crash cycles in CI: enough to reach every failpoint, with some kills at random moments.
 const CRASH_CYCLES_CI: usize = 25;
@@ -26,6 +26,7 @@ pub(crate) fn run() -> Result<bool> {
     let mut sums = Sums::default();
     rust(&mut sums)?;
     python_tests(&mut sums)?;
+    api(&mut sums);
     crash_cycles(&mut sums);
     let Sums { passed, failed, skipped } = sums;
     println!();
@@ -102,6 +103,29 @@ fn unittest(mut python: Command, binary: &Path) -> Result<Sums> {
         seen.failed = 1;
     }
     Ok(seen)
+}
+
+/// `cargo xtask fuzz`: that part alone.
+pub(crate) fn fuzz_alone() -> Result<bool> {
+    let mut sums = Sums::default();
+    api(&mut sums);
+    Ok(sums.failed == 0)
+}
+
+/// The API against its description; counts as one test.
+fn api(sums: &mut Sums) {
+    let python = match venv::with(&[fuzz::PACKAGE]) {
+        Ok(python) => python,
+        Err(reason) => return sums.leave_out("the API against its description", &reason.to_string()),
+    };
+    println!();
+    match fuzz::run(&python) {
+        Ok(()) => sums.passed += 1,
+        Err(error) => {
+            println!("FAILED: the API against its description: {error:#}");
+            sums.failed += 1;
+        }
+    }
 }
 
 /// The crash run counts as one test.

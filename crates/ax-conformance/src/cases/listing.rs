@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use ax_model::lifecycle::Failure;
-use ax_model::store::{Cursor, DayTotals, Filter};
+use ax_model::store::{Cursor, DayTotals, Filter, LISTED_BYTES, Matching};
 use ax_model::{Event, Job, JobId, JobRequest, NodeId, OnCrash, State, Timestamp};
 
 use crate::cases::of_task;
@@ -105,17 +105,23 @@ pub(super) fn filters_are_joined_by_and(h: &mut Harness) {
 }
 
 /// C108: lists that load whole payloads break.
-pub(super) fn lists_leave_out_arguments_and_results(h: &mut Harness) {
-    let id = h.add(JobRequest { kwargs: r#"{"a":1}"#.to_owned(), tags: vec!["t2".to_owned()], ..job() });
-    let attempt = h.take(TASK).attempt;
-    h.succeed(attempt);
-    let whole = h.job(id);
-    assert_eq!((whole.spec.args.as_str(), whole.result.as_deref()), ("[1]", Some("null")));
-    let mut expected = whole;
+pub(super) fn c108_lists_leave_out_large_arguments_and_results(h: &mut Harness) {
+    let long = format!("[\"{}\"]", "x".repeat(LISTED_BYTES));
+    let small = h.add(JobRequest { kwargs: r#"{"a":1}"#.to_owned(), tags: vec!["t2".to_owned()], ..job() });
+    let large = h.add(JobRequest { args: long.clone(), ..job() });
+    for attempt in [h.take(TASK).attempt, h.take(TASK).attempt] {
+        let result = if attempt.id == large { long.clone() } else { "null".to_owned() };
+        let event = Event::Succeeded { fence: attempt.fence, started_at: h.now(), result };
+        h.tell(attempt, event).expect("its lease is held");
+    }
+    let jobs = done(h.store().list(of_task(TASK), None, 10)).jobs;
+    let (whole, mut expected) = (h.job(small), h.job(large));
+    assert_eq!((expected.spec.args.as_str(), expected.result.as_deref()), (long.as_str(), Some(long.as_str())));
     expected.spec.args.clear();
-    expected.spec.kwargs.clear();
     expected.result = None;
-    assert_eq!(h.walk(&of_task(TASK), 10), [expected]);
+    assert_eq!((&jobs[0].job, &jobs[1].job), (&expected, &whole), "what is small is listed, what is large is not");
+    assert_eq!((jobs[0].args_bytes, jobs[0].kwargs_bytes, jobs[0].result_bytes), (long.len(), 2, Some(long.len())));
+    assert_eq!((jobs[1].args_bytes, jobs[1].kwargs_bytes, jobs[1].result_bytes), (3, 7, Some(4)));
 }
 
 /// C112: 5,000 jobs of one moment, walked by 100 while their states change and others come.
@@ -125,8 +131,8 @@ pub(super) fn c112_a_walk_sees_every_job_once_while_states_change(h: &mut Harnes
     let mut after: Option<Cursor> = None;
     for page in 0.. {
         let got = done(h.store().list(of_task(TASK), after, 100));
-        for job in &got.jobs {
-            *seen.entry(job.spec.id).or_default() += 1;
+        for listed in &got.jobs {
+            *seen.entry(listed.job.spec.id).or_default() += 1;
         }
         let Some(next) = got.next else { break };
         after = Some(next);
@@ -304,6 +310,72 @@ pub(super) fn queues_are_told_with_their_counts(h: &mut Harness) {
     assert_eq!(of("bystanders").map(|(paused, ..)| paused), Some(false));
     let pruned = done(h.store().prune(vec![(State::Success, Timestamp::MAX)], 100));
     assert!(pruned.deleted.len() <= 1);
+}
+
+/// C113: a list says how many there are in all.
+pub(super) fn c113_what_matches_is_counted(h: &mut Harness) {
+    let tagged = JobRequest { tags: vec!["counted".to_owned()], queue: Some("count q".to_owned()), ..job() };
+    h.add_all(vec![tagged; 30]);
+    h.add_all(vec![JobRequest { delay_ms: Some(60_000), ..JobRequest::new("list:g", "[]") }; 5]);
+    for claimed in h.claim(&[TASK], 10) {
+        h.succeed(claimed.attempt);
+    }
+    let count = |filter: &Filter, cap| done(h.store().matching(filter.clone(), cap));
+    let exactly = |count| Matching { count, more: false };
+    let text = |t: &str| Some(t.to_owned());
+    let tag = Filter { tag: text("counted"), ..Filter::default() };
+    assert_eq!(count(&tag, 100), exactly(30));
+    assert_eq!(count(&tag, 30), exactly(30));
+    assert_eq!(count(&tag, 29), Matching { count: 29, more: true });
+    assert_eq!(count(&Filter { states: vec![State::Success], ..tag.clone() }, 100), exactly(10));
+    assert_eq!(count(&Filter { states: vec![State::Success], ..of_task(TASK) }, 100), exactly(10));
+    assert_eq!(count(&Filter { queue: text("count q"), ..Filter::default() }, 100), exactly(30));
+    assert_eq!(count(&Filter { ready: true, ..of_task(TASK) }, 100), exactly(20));
+    assert_eq!(count(&Filter { ready: true, ..of_task("list:g") }, 100), exactly(0));
+    assert_eq!(count(&of_task("list:none"), 100), exactly(0));
+    assert_eq!(count(&Filter::default(), 1_000).count, h.counts().by_state.iter().sum::<u64>());
+}
+
+/// Few jobs of one task among many of another, in every state, are found and told in order.
+pub(super) fn few_of_many_are_found_in_every_state(h: &mut Harness) {
+    let of = |task: &str, n: usize| vec![JobRequest::new(task, "[]"); n];
+    h.add_all(of("list:few", 3));
+    h.add_all(of("list:many", 5_000));
+    let late = h.add_all(of("list:few", 4));
+    let taken = h.claim(&["list:few"], 6);
+    h.succeed(taken[0].attempt);
+    assert_eq!(h.fail(taken[1].attempt, Failure::Fatal), State::Dead);
+    assert_eq!(h.fail(taken[2].attempt, Failure::Error), State::Failed);
+    h.start(taken[3].attempt);
+    let waiting = late[3];
+    h.ask_of(late[2], Event::CancelAsked).expect("it is dispatched");
+    for page in [1, 2, 50] {
+        assert_eq!(h.walk(&of_task("list:few"), page).len(), 7);
+        let mixed = Filter { states: vec![State::Pending, State::Success, State::Dead], ..of_task("list:few") };
+        let expected = [waiting, taken[1].attempt.id, taken[0].attempt.id];
+        assert_eq!(ids(&h.walk(&mixed, page)), expected, "by {page}");
+        let aside = Filter { states: vec![State::Dead, State::Failed, State::Running], ..of_task("list:few") };
+        let expected = [taken[3].attempt.id, taken[2].attempt.id, taken[1].attempt.id];
+        assert_eq!(ids(&h.walk(&aside, page)), expected, "by {page}");
+    }
+}
+
+pub(super) fn lanes_are_told_with_their_sums(h: &mut Harness) {
+    let started_at = h.now();
+    h.add_all(vec![JobRequest { queue: Some("lane q".to_owned()), ..job() }; 3]);
+    let attempt = h.take(TASK).attempt;
+    h.start(attempt);
+    h.clock.advance(2_000);
+    h.tell(attempt, Event::Succeeded { fence: attempt.fence, started_at, result: "1".to_owned() }).expect("is held");
+    h.reopen();
+    let lanes = done(h.store().lanes());
+    let lane = lanes.iter().find(|l| l.queue == "lane q" && l.task == TASK).expect("it has had jobs");
+    assert_eq!((lane.by_state[State::Pending as usize], lane.by_state[State::Success as usize]), (2, 1));
+    assert_eq!((lane.totals.succeeded, lane.totals.runs, lane.totals.run_us), (1, 1, 2_000_000));
+    assert_eq!(lane.oldest_ready, Some(started_at));
+    let mut sums = [0; 9];
+    lanes.iter().for_each(|l| sums.iter_mut().zip(l.by_state).for_each(|(sum, n)| *sum += n));
+    assert_eq!(sums, h.counts().by_state);
 }
 
 fn sorted(mut days: Vec<DayTotals>) -> Vec<DayTotals> {

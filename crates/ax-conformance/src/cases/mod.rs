@@ -153,14 +153,17 @@ table! { $
         every_filter_finds_its_jobs
         ids_are_found_by_their_range
         filters_are_joined_by_and
-        lists_leave_out_arguments_and_results
+        c108_lists_leave_out_large_arguments_and_results
         c112_a_walk_sees_every_job_once_while_states_change
         c113_the_last_page_says_so
+        c113_what_matches_is_counted
+        few_of_many_are_found_in_every_state
         c115_names_in_any_script_are_found
         c125_what_looks_like_sql_is_only_text
         an_ancestor_is_found_with_its_descendants
         counts_of_days_and_of_all_time
         queues_are_told_with_their_counts
+        lanes_are_told_with_their_sums
     }
 }
 

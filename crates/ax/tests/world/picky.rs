@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use ax::model::new_job::NewJob;
-use ax::model::store::{Act, Applied, AttemptRef, ClaimRequest, Claimed, EnqueueRefusal, Pruned, Recovered, Reply};
+use ax::model::store::{
+    Act, Applied, AttemptRef, ClaimRequest, Claimed, EnqueueRefusal, LaneStats, Matching, Pruned, Recovered, Reply,
+};
 use ax::model::{Event, Progress};
 use ax::{
     Counts, Cursor, Enqueued, Filter, HistoryEntry, Job, JobId, NodeId, Page, Queue, QueueChange, Refusal, State,
@@ -51,7 +53,9 @@ impl Store for Picky {
         ids(first: JobId, last: JobId, limit: usize) -> Vec<JobId>;
         history(id: JobId) -> Vec<HistoryEntry>;
         list(filter: Filter, after: Option<Cursor>, limit: usize) -> Page;
+        matching(filter: Filter, cap: usize) -> Matching;
         counts() -> Counts;
+        lanes() -> Vec<LaneStats>;
         check() -> Vec<String>;
     }
 }

@@ -14,6 +14,8 @@ const EXAMPLES: &str = "Examples:
   rea jobs --tag nightly --json | jq '.jobs[].trace_id'
   rea jobs --state dead --ids | xargs -r rea retry";
 
+/// Jobs that are listed unless told otherwise.
+const LIMIT: usize = 50;
 /// Most jobs on one page of the API.
 const PAGE: usize = 200;
 
@@ -43,8 +45,11 @@ pub(super) struct Jobs {
     #[arg(long)]
     root_id: Option<String>,
     /// Most jobs to list
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
+    #[arg(long, short = 'n', value_name = "N", default_value_t = LIMIT)]
     limit: usize,
+    /// Go on where an earlier page ended
+    #[arg(long, value_name = "CURSOR")]
+    cursor: Option<String>,
     /// Print ids only, one a line, for xargs
     #[arg(long, conflicts_with = "json")]
     ids: bool,
@@ -57,13 +62,13 @@ impl Jobs {
         let mut road = Road::open(&self.reach).await?;
         let found = self.collect(&mut road).await;
         let paused = match &found {
-            Ok((jobs, _)) if !self.reach.json && !self.ids => paused_queues(&mut road, jobs).await,
+            Ok(Found { jobs, .. }) if !self.reach.json && !self.ids => paused_queues(&mut road, jobs).await,
             _ => Ok(Vec::new()),
         };
         road.close().await;
-        let (jobs, next) = found?;
+        let Found { jobs, next, total, capped } = found?;
         if self.reach.json {
-            show::json(&json!({ "jobs": jobs, "next_cursor": next }))?;
+            show::json(&json!({ "jobs": jobs, "next_cursor": next, "total": total, "total_capped": capped }))?;
             return Ok(Exit::Ok);
         }
         if self.ids {
@@ -73,16 +78,17 @@ impl Jobs {
         } else {
             print(&jobs, &paused?)?;
         }
-        if !next.is_null() {
-            show::note(&format!("note: there are more; these are the newest {}", jobs.len()));
+        if let Some(cursor) = next.as_str() {
+            let of = if capped == true { "more than " } else { "" };
+            let words = self.words(cursor);
+            show::note(&format!("showing {} of {of}{total}; next page: {words}", jobs.len()));
         }
         Ok(Exit::Ok)
     }
 
-    /// Pages until there are enough.
-    async fn collect(&self, road: &mut Road) -> Result<(Vec<Value>, Value), Failure> {
-        let mut filter = String::new();
-        for (name, value) in [
+    /// The filters, by name.
+    fn filters(&self) -> impl Iterator<Item = (&'static str, &String)> {
+        [
             ("state", &self.state),
             ("task", &self.task),
             ("queue", &self.queue),
@@ -90,26 +96,55 @@ impl Jobs {
             ("key", &self.key),
             ("trace_id", &self.trace_id),
             ("root_id", &self.root_id),
-        ] {
-            if let Some(text) = value {
-                filter.push_str(&format!("&{name}={}", encode(text)));
-            }
-        }
-        let mut jobs = Vec::new();
-        let mut next = Value::Null;
-        while jobs.len() < self.limit {
-            let cursor = next.as_str().map(|c| format!("&cursor={c}")).unwrap_or_default();
-            let limit = (self.limit - jobs.len()).min(PAGE);
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value.as_ref()?)))
+    }
+
+    /// This command again, from `cursor` on.
+    fn words(&self, cursor: &str) -> String {
+        let filters = self.filters().map(|(name, text)| format!(" --{} {}", name.replace('_', "-"), quoted(text)));
+        let limit = if self.limit == LIMIT { String::new() } else { format!(" --limit {}", self.limit) };
+        format!("rea jobs{}{limit} --cursor {cursor}", filters.collect::<String>())
+    }
+
+    /// Pages until there are enough.
+    async fn collect(&self, road: &mut Road) -> Result<Found, Failure> {
+        let filter: String = self.filters().map(|(name, text)| format!("&{name}={}", encode(text))).collect();
+        let next = self.cursor.clone().map_or(Value::Null, Value::String);
+        let mut found = Found { jobs: Vec::new(), next, total: Value::Null, capped: Value::Null };
+        while found.jobs.len() < self.limit {
+            let cursor = found.next.as_str().map(|c| format!("&cursor={}", encode(c))).unwrap_or_default();
+            let limit = (self.limit - found.jobs.len()).min(PAGE);
             let mut page = road.get(&format!("/jobs?limit={limit}{filter}{cursor}")).await?;
             if let Value::Array(more) = page["jobs"].take() {
-                jobs.extend(more);
+                found.jobs.extend(more);
             }
-            next = page["next_cursor"].take();
-            if next.is_null() {
+            (found.next, found.total) = (page["next_cursor"].take(), page["total"].take());
+            found.capped = page["total_capped"].take();
+            if found.next.is_null() {
                 break;
             }
         }
-        Ok((jobs, next))
+        Ok(found)
+    }
+}
+
+/// What pages of the API came to.
+struct Found {
+    jobs: Vec<Value>,
+    next: Value,
+    total: Value,
+    capped: Value,
+}
+
+/// A word as a shell takes it.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.:,/@".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ax::model::State;
-use ax::{Engine, OpenError, Runner};
+use ax::{Engine, Journal, OpenError, Runner};
 use clap::Args;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -17,8 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::road::cannot_open;
 use super::{Exit, Failure, load_error};
+use crate::http::feed::{Feed, Tee};
 use crate::http::guard::Guard;
-use crate::http::{Api, Shared, listen};
+use crate::http::{Api, Host, Shared, listen};
 use crate::logs::Logs;
 use crate::settings::{self, Flags, Server as ServerFlags};
 use crate::workers::{Load, LogStore, Pool, PoolOptions, wait_for_dead_wardens};
@@ -84,9 +85,11 @@ impl Runtimes {
 
 async fn serve(settings: settings::Serve, logs: Logs, http: &Handle) -> Result<(), Failure> {
     let mut stop = StopSignals::listen()?;
-    let engine = open(&settings, logs).await?;
+    let feed = Feed::new(format!("{:x}", jiff::Timestamp::now().as_microsecond()));
+    let engine = open(&settings, Tee { log: logs.clone(), feed: Arc::clone(&feed) }).await?;
+    let host = Host { db: settings.engine.path.clone(), logs, feed };
     let started = tokio::select! {
-        started = start(&settings, &engine, http) => started,
+        started = start(&settings, &engine, host, http) => started,
         // Nothing runs yet: there is nothing to wait for.
         () = stop.next() => Err(Failure::new(Exit::Ok, "")),
     };
@@ -103,10 +106,10 @@ async fn serve(settings: settings::Serve, logs: Logs, http: &Handle) -> Result<(
 }
 
 /// Takes the store, once nothing of an earlier server runs any more.
-async fn open(settings: &settings::Serve, logs: Logs) -> Result<Engine, Failure> {
+async fn open(settings: &settings::Serve, journal: impl Journal + 'static) -> Result<Engine, Failure> {
     let mut options = settings.engine.clone();
     let db = options.path.clone();
-    options.journal = Arc::new(logs);
+    options.journal = Arc::new(journal);
     let engine = Engine::open(options).await.map_err(|error| match error {
         OpenError::Locked { .. } => cannot_open(&db, error).hint("one server a store: use that one, or stop it first"),
         error => cannot_open(&db, error),
@@ -128,12 +131,13 @@ struct Server {
 }
 
 /// Listens first, so that clients are answered while workers load their code; then starts the workers and the engine.
-async fn start(settings: &settings::Serve, engine: &Engine, http: &Handle) -> Result<Server, Failure> {
+async fn start(settings: &settings::Serve, engine: &Engine, host: Host, http: &Handle) -> Result<Server, Failure> {
     let listener = bind(settings.address, http)?;
     let address = listener.local_addr().map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?;
     let url = url_of(address);
     let not_ready = Some("the workers are loading their code".to_owned());
     let shared = Shared::new(engine, LogStore::of(&settings.engine.path), not_ready);
+    shared.set_host(host);
     let guard = Guard::new(settings.token.clone(), settings.allow_hosts.clone(), address.ip());
     let closed = CancellationToken::new();
     let api = Api::new(shared.clone(), guard);

@@ -1,25 +1,33 @@
 //! Listings of jobs, newest first, by keyset: a job that exists for the whole walk appears exactly once.
 
+use std::time::{Duration, Instant};
+
 use ax::model::State as JobState;
 use ax::model::limits::Limits;
-use ax::model::store::{Filter, Page};
-use axum::body::Body;
+use ax::model::store::{Cursor, Filter, Matching, Page};
 use axum::extract::{RawQuery, State};
-use axum::http::{Response, StatusCode};
+use axum::http::StatusCode;
 use serde::Serialize;
 
 use super::query::{Query, limit};
 use super::{Answer, Shared, cursor, json, now};
 use crate::error::{Problem, clip};
-use crate::wire::job::{JobView, RunningView};
+use crate::wire::job::{ListedView, RunningView};
 
 const FIELDS: &[&str] = &["state", "task", "queue", "tag", "trace_id", "root_id", "key", "limit", "cursor"];
 const PAGE: usize = 50;
+/// How long empty pages are passed over before one is handed out.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Where no kept count tells how many jobs match, they are counted up to here.
+const TOTAL_CAP: usize = 1_000;
 
 #[derive(Serialize)]
 struct Listing<'a> {
-    jobs: Vec<JobView<'a>>,
+    jobs: Vec<ListedView<'a>>,
     next_cursor: Option<String>,
+    total: u64,
+    /// There are more than `total`, or there may be.
+    total_capped: bool,
 }
 
 /// `GET /jobs`.
@@ -51,18 +59,38 @@ pub(super) async fn running(State(shared): State<Shared>, RawQuery(query): RawQu
 async fn page(shared: &Shared, query: &Query<'_>, filter: Filter) -> Answer {
     let limit = limit(query, PAGE, shared.client().limits().page)?;
     let after = query.text("cursor").map(cursor::parse).transpose()?;
-    let page = shared.client().list(filter, after, limit).await?;
-    Ok(listing(&page))
+    let page = first_that_has_any(shared, &filter, after, limit).await?;
+    let all_are_here = after.is_none() && page.next.is_none();
+    let total = match all_are_here {
+        true => Matching { count: page.jobs.len() as u64, more: false },
+        false => shared.client().matching(filter, TOTAL_CAP).await?,
+    };
+    let now = now();
+    let jobs = page.jobs.iter().map(|job| ListedView::new(job, now)).collect();
+    let next_cursor = page.next.map(cursor::text);
+    Ok(json(StatusCode::OK, &Listing { jobs, next_cursor, total: total.count, total_capped: total.more }))
 }
 
-fn listing(page: &Page) -> Response<Body> {
-    let now = now();
-    let jobs = page.jobs.iter().map(|job| JobView::new(job, now)).collect();
-    json(StatusCode::OK, &Listing { jobs, next_cursor: page.next.map(cursor::text) })
+/// The page after `after`. Where few of very many jobs match, the store gives empty pages on its way to them: these are
+/// passed over for a moment, one read at a time, so that others' reads fit in between.
+async fn first_that_has_any(
+    shared: &Shared,
+    filter: &Filter,
+    mut after: Option<Cursor>,
+    limit: usize,
+) -> Result<Page, Problem> {
+    let begun = Instant::now();
+    loop {
+        let page = shared.client().list(filter.clone(), after, limit).await?;
+        if !page.jobs.is_empty() || page.next.is_none() || begun.elapsed() > PATIENCE {
+            return Ok(page);
+        }
+        after = page.next;
+    }
 }
 
 /// The filter of a query. Values are compared, never interpreted.
-fn filter(query: &Query<'_>, limits: &Limits) -> Result<Filter, Problem> {
+pub(super) fn filter(query: &Query<'_>, limits: &Limits) -> Result<Filter, Problem> {
     let mut filter = Filter::default();
     for word in query.text("state").into_iter().flat_map(|s| s.split(',')) {
         match JobState::from_word(word) {

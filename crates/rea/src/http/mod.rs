@@ -1,8 +1,12 @@
 //! The HTTP API: one list of routes, a guard before it, one file a subject. Handlers translate; the engine decides.
 
 pub mod body;
+pub mod bulk;
 pub mod cursor;
 pub mod enqueue;
+pub mod events;
+pub mod exposition;
+pub mod feed;
 pub mod guard;
 pub mod ids;
 pub mod index;
@@ -10,12 +14,15 @@ pub mod job;
 pub mod jobs;
 pub mod listen;
 pub mod log;
+pub mod metrics;
+pub mod openapi;
 pub mod query;
 pub mod queues;
 pub mod status;
 pub mod trace;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ax::{Client, Engine};
 use axum::Router;
@@ -28,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::error::{Code, Problem};
+use crate::logs::Logs;
 use guard::Guard;
 
 /// What handlers work with. Cheap to clone.
@@ -39,6 +47,17 @@ struct Inner {
     logs: crate::workers::LogStore,
     ending: CancellationToken,
     not_ready: Mutex<Option<String>>,
+    host: OnceLock<Host>,
+}
+
+/// What only a server has.
+pub struct Host {
+    /// The store's file.
+    pub db: PathBuf,
+    /// Its log.
+    pub logs: Logs,
+    /// What happens to jobs.
+    pub feed: Arc<feed::Feed>,
 }
 
 impl Shared {
@@ -46,7 +65,13 @@ impl Shared {
     #[must_use]
     pub fn new(engine: &Engine, logs: crate::workers::LogStore, not_ready: Option<String>) -> Shared {
         let client = engine.client();
-        Shared(Arc::new(Inner { client, logs, ending: CancellationToken::new(), not_ready: Mutex::new(not_ready) }))
+        Shared(Arc::new(Inner {
+            client,
+            logs,
+            ending: CancellationToken::new(),
+            not_ready: Mutex::new(not_ready),
+            host: OnceLock::new(),
+        }))
     }
 
     /// Says why the server is not ready, or that it is.
@@ -62,6 +87,15 @@ impl Shared {
     #[must_use]
     pub fn ending(&self) -> &CancellationToken {
         &self.0.ending
+    }
+
+    /// Says what the server around the API has; once.
+    pub fn set_host(&self, host: Host) {
+        let _ = self.0.host.set(host);
+    }
+
+    fn host(&self) -> Option<&Host> {
+        self.0.host.get()
     }
 
     fn client(&self) -> &Client {
@@ -80,6 +114,8 @@ fn routes() -> Vec<(&'static str, &'static str, MethodRouter<Shared>)> {
         ("post", "/enqueue", post(enqueue::one)),
         ("post", "/jobs", post(enqueue::batch)),
         ("get", "/jobs", get(jobs::list)),
+        ("post", "/jobs/cancel", post(bulk::cancel)),
+        ("post", "/jobs/retry", post(bulk::retry)),
         ("get", "/jobs/running", get(jobs::running)),
         ("get", "/jobs/failed", get(jobs::failed)),
         ("get", "/jobs/{id}", get(job::show)),
@@ -91,11 +127,17 @@ fn routes() -> Vec<(&'static str, &'static str, MethodRouter<Shared>)> {
         ("get", "/ids/{prefix}", get(ids::complete)),
         ("get", "/trace/{id}", get(trace::show)),
         ("get", "/queues", get(queues::list)),
+        ("get", "/queues/{name}", get(queues::show)),
         ("post", "/queues/{name}", post(queues::change)),
         ("post", "/queues/{name}/pause", post(queues::pause)),
         ("post", "/queues/{name}/resume", post(queues::resume)),
         ("get", "/tasks", get(status::tasks)),
+        ("get", "/tasks/{name}", get(status::task)),
+        ("get", "/nodes", get(status::nodes)),
         ("get", "/status", get(status::status)),
+        ("get", "/events", get(events::stream)),
+        ("get", "/metrics", get(metrics::show)),
+        ("get", "/openapi.json", get(openapi::show)),
         ("get", "/healthz", get(status::healthz)),
         ("get", "/readyz", get(status::readyz)),
     ]

@@ -29,6 +29,12 @@ impl<'a> Query<'a> {
         Ok(Query(fields))
     }
 
+    /// Fields that came another way and are read like a query's.
+    #[must_use]
+    pub fn of_fields(fields: Vec<(&'a str, String)>) -> Query<'a> {
+        Query(fields)
+    }
+
     /// The field's value, if it was given.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {

@@ -10,8 +10,9 @@ use super::guard::BODY_MAX;
 use super::job::nothing;
 use super::query::Query;
 use super::{Answer, Shared, body, json};
-use crate::error::{Code, Problem};
-use crate::wire::job::QueueView;
+use crate::error::{Code, Problem, clip};
+use crate::wire::job::{ByState, QueueView};
+use crate::wire::time;
 
 #[derive(Serialize)]
 struct Queues<'a> {
@@ -23,6 +24,44 @@ pub(super) async fn list(State(shared): State<Shared>, RawQuery(query): RawQuery
     Query::parse(query.as_deref(), &[])?;
     let queues = shared.client().queues().await?;
     Ok(json(StatusCode::OK, &Queues { queues: queues.iter().map(QueueView::from).collect() }))
+}
+
+/// A queue with what waits in it, task by task.
+#[derive(Serialize)]
+struct QueueDetail<'a> {
+    #[serde(flatten)]
+    queue: QueueView<'a>,
+    oldest_ready_at: Option<String>,
+    tasks: Vec<OfTask<'a>>,
+}
+
+#[derive(Serialize)]
+struct OfTask<'a> {
+    task: &'a str,
+    counts: ByState<'a>,
+    oldest_ready_at: Option<String>,
+}
+
+/// `GET /queues/{name}`.
+pub(super) async fn show(State(shared): State<Shared>, Path(name): Path<String>, RawQuery(query): RawQuery) -> Answer {
+    Query::parse(query.as_deref(), &[])?;
+    let queues = shared.client().queues().await?;
+    let Some(queue) = queues.iter().find(|queue| queue.name == name) else {
+        let near = ax::model::catalogue::nearest(&name, queues.iter().map(|queue| queue.name.as_str()));
+        let problem = Problem::new(Code::NotFound, format!("no job has ever used the queue \"{}\"", clip(&name)));
+        return Err(problem.nearest(&near));
+    };
+    let mut lanes = shared.client().lanes().await?;
+    lanes.retain(|lane| lane.queue == name);
+    let oldest = lanes.iter().filter_map(|lane| lane.oldest_ready).min();
+    let tasks = lanes.iter().map(|lane| OfTask {
+        task: &lane.task,
+        counts: ByState(&lane.by_state),
+        oldest_ready_at: lane.oldest_ready.map(time::text),
+    });
+    let queue = QueueView::from(queue);
+    let detail = QueueDetail { queue, oldest_ready_at: oldest.map(time::text), tasks: tasks.collect() };
+    Ok(json(StatusCode::OK, &detail))
 }
 
 /// `POST /queues/{name}/pause`: nothing of it is claimed any more; what runs goes on.

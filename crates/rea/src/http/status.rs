@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use ax::Status;
 use ax::model::store::{DayTotals, READY_CAP};
 use axum::body::Body;
-use axum::extract::{RawQuery, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::http::{Response, StatusCode};
 use serde::Serialize;
 
 use super::query::Query;
 use super::{Answer, Shared, json, json_text, now};
-use crate::error::{Code, Problem};
+use crate::error::{Code, Problem, clip};
 use crate::wire::job::{ByState, TaskView, TotalsView};
 use crate::wire::time;
 
@@ -112,10 +112,83 @@ struct Tasks<'a> {
 pub(super) async fn tasks(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Answer {
     Query::parse(query.as_deref(), &[])?;
     let tasks = shared.client().tasks().await?;
-    let status = shared.client().status().await?;
-    let offers: HashSet<&str> = status.offers.iter().map(String::as_str).collect();
+    let offers = shared.client().offers();
+    let offers: HashSet<&str> = offers.iter().map(String::as_str).collect();
     let tasks = tasks.iter().map(|t| TaskView::new(t, offers.contains(t.name.as_str()))).collect();
     Ok(json(StatusCode::OK, &Tasks { tasks }))
+}
+
+/// A task with what there is of it.
+#[derive(Serialize)]
+struct TaskDetail<'a> {
+    #[serde(flatten)]
+    task: TaskView<'a>,
+    queues: Vec<&'a str>,
+    counts: ByState<'a>,
+    oldest_ready_at: Option<String>,
+    totals: TotalsView<'a>,
+}
+
+/// `GET /tasks/{name}`.
+pub(super) async fn task(State(shared): State<Shared>, Path(name): Path<String>, RawQuery(query): RawQuery) -> Answer {
+    Query::parse(query.as_deref(), &[])?;
+    let tasks = shared.client().tasks().await?;
+    let Some(task) = tasks.iter().find(|task| task.name == name) else {
+        let near = ax::model::catalogue::nearest(&name, tasks.iter().map(|task| task.name.as_str()));
+        return Err(Problem::new(Code::NotFound, format!("there is no task \"{}\"", clip(&name))).nearest(&near));
+    };
+    let mut lanes = shared.client().lanes().await?;
+    lanes.retain(|lane| lane.task == name);
+    let (mut counts, mut totals) = ([0; 9], DayTotals::default());
+    for lane in &lanes {
+        counts.iter_mut().zip(lane.by_state).for_each(|(sum, n)| *sum += n);
+        totals.add(&lane.totals);
+    }
+    let offered = shared.client().offers().contains(&name);
+    let detail = TaskDetail {
+        task: TaskView::new(task, offered),
+        queues: lanes.iter().map(|lane| lane.queue.as_str()).collect(),
+        counts: ByState(&counts),
+        oldest_ready_at: lanes.iter().filter_map(|lane| lane.oldest_ready).min().map(time::text),
+        totals: TotalsView::from(&totals),
+    };
+    Ok(json(StatusCode::OK, &detail))
+}
+
+#[derive(Serialize)]
+struct Nodes {
+    nodes: Vec<NodeView>,
+}
+
+/// An engine that runs jobs of this store.
+#[derive(Serialize)]
+struct NodeView {
+    id: String,
+    since: String,
+    version: &'static str,
+    pid: u32,
+    not_ready: Option<String>,
+    workers: Workers,
+    local_queue: usize,
+    offers: Vec<String>,
+}
+
+/// `GET /nodes`: who runs jobs of this store. A store on one file has one node, or none while no server runs.
+pub(super) async fn nodes(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Answer {
+    Query::parse(query.as_deref(), &[])?;
+    let client = shared.client();
+    let figures = client.metrics();
+    let node = shared.host().map(|_| NodeView {
+        id: client.node().to_string(),
+        since: time::text(client.opened_at()),
+        version: env!("CARGO_PKG_VERSION"),
+        pid: std::process::id(),
+        not_ready: shared.not_ready(),
+        workers: Workers { total: figures.slots, busy: figures.busy },
+        local_queue: figures.local_queue,
+        offers: client.offers(),
+    });
+    Ok(json(StatusCode::OK, &Nodes { nodes: node.into_iter().collect() }))
 }
 
 /// `GET /healthz`: the process answers.

@@ -84,7 +84,7 @@ async fn find(shared: &Shared, text: &str) -> Result<(Vec<Job>, bool), Problem> 
 
 async fn list(shared: &Shared, filter: Filter) -> Result<(Vec<Job>, bool), Problem> {
     let page = shared.client().list(filter, None, shared.client().limits().page).await?;
-    Ok((page.jobs, page.next.is_some()))
+    Ok((page.jobs.into_iter().map(|listed| listed.job).collect(), page.next.is_some()))
 }
 
 /// Everything that is known to have happened to one job.

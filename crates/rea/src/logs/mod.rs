@@ -93,6 +93,12 @@ impl Logs {
         self.sink.flush(std::time::Duration::from_secs(1));
     }
 
+    /// Lines that were dropped since the start, because their reader was too slow or gone.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.sink.lost()
+    }
+
     /// Formats one line with `write` and appends it.
     fn put(&self, write: impl FnOnce(&mut Vec<u8>, Format)) {
         LINE.with_borrow_mut(|line| {

@@ -1,7 +1,7 @@
 //! A bounded buffer that everybody appends to and one thread writes out. Full means dropped and counted, never waited for.
 
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ pub struct Sink {
     drained: Condvar,
     /// The writer is asleep and wants to be woken.
     asleep: AtomicBool,
+    /// Lines that were dropped since the start.
+    lost: AtomicU64,
     capacity: usize,
 }
 
@@ -47,6 +49,7 @@ impl Sink {
             filled: Condvar::new(),
             drained: Condvar::new(),
             asleep: AtomicBool::new(false),
+            lost: AtomicU64::new(0),
             capacity,
         });
         let writer = Arc::clone(&sink);
@@ -63,6 +66,7 @@ impl Sink {
         let mut buffer = self.lock();
         if buffer.bytes.len() + line.len() > self.capacity || buffer.closed {
             buffer.dropped += 1;
+            self.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
         buffer.bytes.extend_from_slice(line);
@@ -77,6 +81,11 @@ impl Sink {
         let buffer = self.lock();
         let waiting = |b: &mut Buffer| (b.writing || !b.bytes.is_empty()) && !b.closed;
         drop(self.drained.wait_timeout_while(buffer, limit, waiting));
+    }
+
+    /// Lines dropped since the start, those included that are not yet reported in the log.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, Buffer> {
@@ -101,7 +110,11 @@ impl Sink {
             match written {
                 Ok(()) => dropped = 0,
                 // A reader that is gone or too slow must not stop the server; the lines count as dropped.
-                Err(_) => dropped += batch.iter().filter(|&&b| b == b'\n').count() as u64,
+                Err(_) => {
+                    let lines = batch.iter().filter(|&&b| b == b'\n').count() as u64;
+                    dropped += lines;
+                    self.lost.fetch_add(lines, Ordering::Relaxed);
+                }
             }
             batch.clear();
             batch.shrink_to(KEPT);

@@ -1,7 +1,9 @@
 //! A job, its attempts and what else a store tells, as the JSON that users see.
 
+use std::borrow::Cow;
+
 use ax::RunningNow;
-use ax::model::store::{DayTotals, HistoryEntry, Queue};
+use ax::model::store::{DayTotals, HistoryEntry, Listed, Queue};
 use ax::model::{ErrorInfo, Job, Progress, State, TaskSpec, Timestamp};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -9,7 +11,7 @@ use serde_json::value::RawValue;
 use crate::wire::number::Seconds;
 use crate::wire::time;
 
-/// A job as users see it. `args`, `kwargs` and `result` are absent from listings.
+/// A job as users see it.
 #[derive(Serialize)]
 pub struct JobView<'a> {
     task_id: String,
@@ -47,7 +49,9 @@ pub struct JobView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<&'a RawValue>,
     last_cause: Option<&'static str>,
-    last_error: Option<&'a ErrorInfo>,
+    /// Outer `None` = left to whoever embeds this view.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_error: Option<Option<&'a ErrorInfo>>,
     progress: Option<&'a Progress>,
 }
 
@@ -89,8 +93,50 @@ impl<'a> JobView<'a> {
             updated_at: time::text(life.updated_at),
             result: job.result.as_deref().and_then(raw),
             last_cause: life.last_cause.map(ax::model::Cause::as_str),
-            last_error: job.last_error.as_ref(),
+            last_error: Some(job.last_error.as_ref()),
             progress: job.progress.as_ref(),
+        }
+    }
+}
+
+/// Longest error message in a listing, characters.
+const LISTED_MESSAGE: usize = 500;
+
+/// A job in a listing: large `args`, `kwargs` and `result` are absent, and so are tracebacks. `GET /jobs/{id}` has all.
+#[derive(Serialize)]
+pub struct ListedView<'a> {
+    #[serde(flatten)]
+    job: JobView<'a>,
+    last_error: Option<ListedError<'a>>,
+    args_bytes: usize,
+    kwargs_bytes: usize,
+    result_bytes: Option<usize>,
+}
+
+/// An error without its traceback.
+#[derive(Serialize)]
+struct ListedError<'a> {
+    cause: &'a str,
+    #[serde(rename = "type")]
+    kind: &'a str,
+    message: Cow<'a, str>,
+}
+
+impl<'a> ListedView<'a> {
+    /// The view at `now`, which decides whether a waiting job is `ready`.
+    #[must_use]
+    pub fn new(listed: &'a Listed, now: Timestamp) -> ListedView<'a> {
+        let short = |text: &'a str| match text.char_indices().nth(LISTED_MESSAGE) {
+            Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
+            None => Cow::Borrowed(text),
+        };
+        let error = listed.job.last_error.as_ref();
+        ListedView {
+            job: JobView { last_error: None, ..JobView::new(&listed.job, now) },
+            last_error: error.map(|e| ListedError { cause: &e.cause, kind: &e.kind, message: short(&e.message) }),
+            args_bytes: listed.args_bytes,
+            kwargs_bytes: listed.kwargs_bytes,
+            result_bytes: listed.result_bytes,
         }
     }
 }

@@ -147,6 +147,10 @@ impl Runner for Pool {
         if self.shared.options.load.is_empty() { 0 } else { self.shared.options.slots * line::DEPTH }
     }
 
+    fn idle(&self) -> Option<usize> {
+        Some(Pool::idle(self))
+    }
+
     fn run(&self, attempt: Attempt, stop: Stop) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
         Box::pin(self.shared.run(attempt, stop))
     }

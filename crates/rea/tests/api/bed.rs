@@ -7,8 +7,10 @@ use ax::{Context, Engine, Handlers, Options, TaskError};
 use axum::body::Body;
 use axum::http::{Request, Response};
 use http_body_util::BodyExt;
+use rea::http::feed::{Feed, Tee};
 use rea::http::guard::Guard;
-use rea::http::{Api, Shared};
+use rea::http::{Api, Host, Shared};
+use rea::logs::{Format, Logs, Sink};
 use rea::workers::LogStore;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -44,9 +46,13 @@ impl Bed {
     pub(crate) async fn new() -> Bed {
         let dir = tempfile::tempdir().unwrap();
         let db = dir.path().join("rea.db");
-        let engine = Engine::open(Options::new(&db)).await.unwrap();
+        let logs = Logs::new(Sink::to(Box::new(std::io::sink()), 1 << 20), Format::Json);
+        let feed = Feed::new("test".to_owned());
+        let journal = Arc::new(Tee { log: logs.clone(), feed: Arc::clone(&feed) });
+        let engine = Engine::open(Options { journal, ..Options::new(&db) }).await.unwrap();
         engine.start(Arc::new(handlers())).await.unwrap();
         let shared = Shared::new(&engine, LogStore::of(&db), None);
+        shared.set_host(Host { db, logs, feed });
         let api = Api::new(shared.clone(), Guard::default());
         Bed { api, shared, engine, dir }
     }
@@ -54,6 +60,16 @@ impl Bed {
     pub(crate) async fn get(&self, path: &str) -> Answer {
         let request = Request::get(path).header("host", "localhost");
         read(self.api.answer(request.body(Body::empty()).unwrap()).await).await
+    }
+
+    /// What is not JSON.
+    pub(crate) async fn text(&self, path: &str) -> (u16, String, String) {
+        let request = Request::get(path).header("host", "localhost");
+        let response = self.api.answer(request.body(Body::empty()).unwrap()).await;
+        let (status, kind) =
+            (response.status().as_u16(), response.headers()["content-type"].to_str().unwrap().to_owned());
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, kind, String::from_utf8(body.to_vec()).unwrap())
     }
 
     pub(crate) async fn post(&self, path: &str, body: impl Into<Body>) -> Answer {

@@ -1,10 +1,14 @@
 //! The HTTP API over an engine with Rust tasks and a store on disk, called in this process, as the command line does.
 
 mod bed;
+mod bulk;
 mod enqueue;
+mod events;
 mod guard;
 mod job;
 mod listen;
 mod listing;
+mod metrics;
+mod nodes;
 mod openapi;
 mod queues;

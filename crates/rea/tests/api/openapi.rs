@@ -81,3 +81,37 @@ fn the_page_has_exactly_the_error_codes() {
 fn last<'a>(page: &'a str, head: &str) -> &'a str {
     &page[page.rfind(&format!("\n{head}\n")).map_or(0, |at| at + 1)..]
 }
+
+/// What the server hands out is the page, and whole: its routes are ours and each of its references leads somewhere.
+#[tokio::test]
+async fn the_description_is_served_as_json() {
+    let bed = crate::bed::Bed::new().await;
+    let (status, page) = bed.get("/openapi.json").await;
+    assert_eq!((status, &page["openapi"]), (200, &"3.1.0".into()));
+    let mut documented = BTreeSet::new();
+    for (path, item) in page["paths"].as_object().unwrap() {
+        for method in item.as_object().unwrap().keys().filter(|m| *m != "parameters") {
+            documented.insert((method.as_str(), path.as_str()));
+        }
+    }
+    assert_eq!(documented, Api::route_list().into_iter().collect());
+    let mut open = vec![&page];
+    let mut references = 0;
+    while let Some(value) = open.pop() {
+        if let Some(target) = value.get("$ref").and_then(serde_json::Value::as_str) {
+            references += 1;
+            assert!(page.pointer(target.trim_start_matches('#')).is_some(), "{target} leads nowhere");
+        }
+        open.extend(value.as_array().into_iter().flatten());
+        open.extend(value.as_object().into_iter().flat_map(|o| o.values()));
+    }
+    assert!(references > 50);
+    bed.end().await;
+}
+
+#[test]
+fn the_page_has_exactly_the_fields_of_a_bulk_request() {
+    let schema = below(PAGE, "    BulkRequest:");
+    let ours: BTreeSet<String> = rea::http::bulk::FIELDS.iter().map(|f| (*f).to_owned()).collect();
+    assert_eq!(names(&schema, 8), ours);
+}

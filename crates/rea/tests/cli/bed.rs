@@ -38,6 +38,14 @@ def twice(folder):
     if first:
         raise RetryableError("not now")
 
+@task
+def keep(password=None):
+    """Takes a secret and keeps it."""
+
+@task
+def sleepy(password=None):
+    time.sleep(60)
+
 @task(timeout=60)
 def slow():
     time.sleep(60)

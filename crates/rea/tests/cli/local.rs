@@ -49,6 +49,43 @@ async fn jobs_are_stored_shown_and_steered_without_a_server() {
     assert_eq!(bed.rea(&["db", "check"]).word(), "sound");
 }
 
+/// C113: the list says how many there are and how to go on.
+#[tokio::test]
+async fn lists_tell_the_total_and_many_are_steered_at_once() {
+    let bed = Bed::with_store().await;
+    for n in 0..5 {
+        let tag = if n < 4 { "user:42" } else { "it's mine" };
+        bed.rea(&["enqueue", "echo", "--delay", "1h", "--tag", tag]);
+    }
+    let first = bed.rea(&["jobs", "--limit", "2", "--state", "pending"]);
+    let note = first.err.trim();
+    assert!(note.starts_with("showing 2 of 5; next page: rea jobs --state pending --limit 2 --cursor "), "{note}");
+    let cursor = note.rsplit(' ').next().unwrap();
+    let rest = bed.rea(&["jobs", "--state", "pending", "--cursor", cursor, "--json"]).json();
+    assert_eq!((rest["jobs"].as_array().unwrap().len(), &rest["total"]), (3, &5.into()), "{rest}");
+    let one = bed.rea(&["jobs", "--tag", "user:42", "--limit", "1"]);
+    assert!(one.err.contains("showing 1 of 4; next page: rea jobs --tag user:42 --limit 1"), "{}", one.err);
+
+    let unasked = bed.rea(&["cancel", "--tag", "user:42"]);
+    assert_eq!(unasked.code, 2, "{}", unasked.err);
+    assert!(unasked.err.contains("cancel 4 jobs?") && unasked.err.contains("--yes"), "{}", unasked.err);
+    assert_eq!(bed.rea(&["cancel", "--tag", "user:42", "--yes"]).word(), "4 cancelled");
+    let none = bed.rea(&["cancel", "--tag", "user:42", "--yes"]);
+    assert_eq!((none.code, none.out.as_str(), none.err.as_str()), (0, "", "no jobs match\n"));
+    assert_eq!(
+        bed.rea(&["retry", "--queue", "default", "--yes"]).err,
+        "no jobs match\n",
+        "cancelled ones must be named"
+    );
+    let retried = bed.rea(&["retry", "--state", "cancelled", "--tag", "user:42", "--yes", "--json"]).json();
+    assert_eq!(retried["retried"], 4, "{retried}");
+    let nobody = bed.rea(&["cancel"]);
+    assert!(nobody.code == 2 && nobody.err.contains("--tag, --queue, --task"), "{}", nobody.err);
+    assert_eq!(bed.rea(&["cancel", NOBODY, "--tag", "x"]).code, 2);
+    let wrong = bed.rea(&["retry", "--state", "success", "--yes"]);
+    assert!(wrong.code == 4 && wrong.err.contains("success jobs can't be retried"), "{}", wrong.err);
+}
+
 #[tokio::test]
 async fn every_kind_of_failure_has_its_exit_code() {
     let bed = Bed::with_store().await;

@@ -5,6 +5,7 @@ mod doors;
 mod json;
 mod local;
 mod refused;
+mod secrets;
 mod server;
 mod settings;
 mod slips;

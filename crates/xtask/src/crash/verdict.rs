@@ -65,7 +65,7 @@ async fn every_job(client: &Client) -> Result<Vec<Stored>> {
     loop {
         let page = client.list(Filter::default(), after, PAGE).await?;
         for listed in page.jobs {
-            let id = listed.spec.id;
+            let id = listed.job.spec.id;
             let job = client.get(id).await?.with_context(|| format!("job {id} is listed but not there"))?;
             let history = client.history(id).await?;
             // The functions of the run return their token.

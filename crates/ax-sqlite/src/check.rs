@@ -1,0 +1,59 @@
+//! The check of what is kept twice.
+
+use std::collections::BTreeMap;
+
+use rusqlite::Connection;
+
+use crate::rows::{standing, standing_columns, time};
+
+/// Compares what is kept twice with the rows, and runs SQLite's own check. Reads the whole store.
+pub(crate) fn check(conn: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut faults = vec![];
+    let mut statement = conn.prepare("PRAGMA integrity_check(10)")?;
+    let rows = statement.query_map([], |r| r.get::<_, String>(0))?;
+    for line in rows {
+        let line = line?;
+        if line != "ok" {
+            faults.push(format!("SQLite: {line}"));
+        }
+    }
+    let mut real: BTreeMap<(i64, i64), i64> = BTreeMap::new();
+    let mut statement = conn.prepare(concat!("SELECT ", standing_columns!(), ", claim_at FROM jobs"))?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let s = standing(row)?;
+        let id = s.id;
+        *real.entry((row.get(2)?, s.life.state.code())).or_default() += 1;
+        if time(row, crate::rows::STANDING)? != s.life.claim_at() {
+            faults.push(format!("job {id}: its claim time does not go with its state {}", s.life.state));
+        }
+        if s.life.lease.is_some() != s.life.state.is_active() {
+            faults.push(format!("job {id}: {} and its lease do not go together", s.life.state));
+        }
+        if s.life.failures > s.policy.max_attempts || s.life.interruptions > s.policy.max_interruptions {
+            faults.push(format!("job {id}: more failures or interruptions than its budget"));
+        }
+    }
+    let mut statement = conn.prepare("SELECT lane, state, n FROM lane_counts WHERE n <> 0")?;
+    let rows = statement.query_map([], |r| Ok(((r.get(0)?, r.get(1)?), r.get(2)?)))?;
+    let kept: BTreeMap<(i64, i64), i64> = rows.collect::<rusqlite::Result<_>>()?;
+    if kept != real {
+        faults.push(format!("kept counts {kept:?} differ from the rows {real:?}"));
+    }
+    for (sql, what) in [
+        ("SELECT count(*) FROM keys WHERE seq NOT IN (SELECT seq FROM jobs)", "keys of jobs that are gone"),
+        ("SELECT count(*) FROM tags WHERE seq NOT IN (SELECT seq FROM jobs)", "tags of jobs that are gone"),
+        ("SELECT count(*) FROM attempts WHERE seq NOT IN (SELECT seq FROM jobs)", "attempts of jobs that are gone"),
+        (
+            "SELECT count(*) FROM (SELECT DISTINCT lane, seq >> 10 FROM jobs EXCEPT SELECT lane, block FROM lane_blocks)",
+            "stretches of jobs that no listing of their queue or task would find",
+        ),
+        ("SELECT count(*) FROM jobs WHERE lane NOT IN (SELECT lane FROM lanes)", "jobs in lanes that are gone"),
+    ] {
+        let n: i64 = conn.query_row(sql, [], |r| r.get(0))?;
+        if n > 0 {
+            faults.push(format!("{n} {what}"));
+        }
+    }
+    Ok(faults)
+}
