@@ -118,6 +118,11 @@ impl Bed {
     pub(crate) fn start_words(&self, words: &[&str], failpoint: Option<&str>) -> Result<Server, String> {
         let mut command = self.command(words);
         command.envs(failpoint.map(|point| ("REA_FAILPOINT", point)));
+        Bed::start_command(command)
+    }
+
+    /// The same from a command that becomes a server.
+    pub(crate) fn start_command(mut command: Command) -> Result<Server, String> {
         // A group of its own, which a test may send a signal to without hitting itself.
         command.stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().unwrap();
@@ -164,6 +169,12 @@ impl Server {
         let Answer { status, json } = http::post(&self.url, path, body).unwrap();
         assert!((200..300).contains(&status), "POST {path}: {status} {json}");
         json
+    }
+
+    /// Status and answer, whatever they are.
+    pub(crate) fn try_post(&self, path: &str, body: &Value) -> (u16, Value) {
+        let Answer { status, json } = http::post(&self.url, path, body).unwrap();
+        (status, json)
     }
 
     /// Stores a job and gives its id.

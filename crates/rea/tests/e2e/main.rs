@@ -4,6 +4,7 @@
 mod bed;
 mod commands;
 mod crash;
+mod disk;
 mod first_steps;
 mod held;
 mod http;
