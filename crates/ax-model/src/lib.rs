@@ -13,6 +13,7 @@ pub mod limits;
 pub mod new_job;
 pub mod priority;
 pub mod retry;
+pub mod schedule;
 pub mod store;
 pub mod time;
 pub mod unique;

@@ -18,6 +18,7 @@ mod papers;
 mod printed;
 mod queue;
 mod road;
+mod schedule;
 mod serve;
 mod show;
 mod status;
@@ -76,6 +77,8 @@ enum Verb {
     Db(db::Db),
     /// Show the settings, and where each came from
     Config(config::Config),
+    /// Work out when cron rules fire
+    Schedule(schedule::Schedule),
     /// Print what a shell needs to complete commands
     Completions(papers::Completions),
     /// Print the manual page, or write those of all commands
@@ -111,6 +114,7 @@ fn run(verb: Verb) -> Result<Exit, Failure> {
     match verb {
         Verb::Serve(verb) => verb.run(),
         Verb::Config(verb) => verb.run(),
+        Verb::Schedule(verb) => verb.run(),
         Verb::Init(verb) => verb.run(),
         Verb::Completions(verb) => verb.run(),
         Verb::Man(verb) => verb.run(),

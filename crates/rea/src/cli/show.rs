@@ -94,7 +94,7 @@ impl Screen {
 }
 
 /// An instant of the API to the second: `2026-11-30 12:00:00Z`.
-fn exact(text: &str) -> String {
+pub(super) fn exact(text: &str) -> String {
     match (text.get(..19), text.ends_with('Z')) {
         (Some(second), true) => format!("{}Z", for_terminal(&second.replacen('T', " ", 1))),
         _ => for_terminal(text),

@@ -203,7 +203,7 @@ fn json_text(status: StatusCode, text: Vec<u8>) -> Response<Body> {
 }
 
 /// The wall clock, for what is derived at the moment of an answer (`ready`, ages).
-fn now() -> ax::model::Timestamp {
+pub(crate) fn now() -> ax::model::Timestamp {
     ax::model::Timestamp(jiff::Timestamp::now().as_microsecond())
 }
 

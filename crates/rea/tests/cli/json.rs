@@ -36,6 +36,7 @@ async fn every_command_that_prints_data_prints_json_when_asked_to() {
             "job" | "trace" | "cancel" => vec![&id],
             "retry" => vec![&other],
             "queue pause" | "queue resume" => vec!["default"],
+            "schedule next" => vec!["@daily"],
             "queue limit" => vec!["default", "2"],
             // These need an attempt, or a job that is held.
             "logs" | "mark-success" => continue,
