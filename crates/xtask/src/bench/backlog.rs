@@ -26,21 +26,14 @@ const DRAINED: usize = 5_000;
 /// Claims that are timed.
 const CLAIMS: usize = 300;
 
-/// W6: the drain beside a million future jobs, over the drain beside none.
+/// W6: the drain beside a million future jobs and beside finished ones, over the drain beside none.
 pub(super) fn drain_beside(bench: &Bench) -> Result<Vec<Row>> {
-    let (none, full) = (bench.folder()?, bench.folder()?);
-    bench.runtime.block_on(async {
-        let rig = Rig::open(full.path(), 4, |_| {}).await?;
-        for _ in 0..MILLION / BATCH {
-            let far = |n| JobRequest { delay_ms: Some(FAR_MS), ..request(n) };
-            rig.client.enqueue((0..BATCH).map(far).collect()).await?;
-        }
-        rig.close().await;
-        anyhow::Ok(())
-    })?;
-    let (mut beside_none, mut beside_full) = (Series::default(), Series::default());
+    let (none, future, finished) = (bench.folder()?, bench.folder()?, bench.folder()?);
+    bench.runtime.block_on(store_future(future.path()))?;
+    bench.runtime.block_on(finish(finished.path(), bench.finished))?;
+    let mut rates = [Series::default(), Series::default(), Series::default()];
     for _ in 0..bench.runs {
-        for (dir, series) in [(&none, &mut beside_none), (&full, &mut beside_full)] {
+        for (dir, series) in [&none, &future, &finished].into_iter().zip(&mut rates) {
             settle();
             let rate = bench.runtime.block_on(async {
                 let rig = Rig::open(dir.path(), 4, |_| {}).await?;
@@ -52,12 +45,43 @@ pub(super) fn drain_beside(bench: &Bench) -> Result<Vec<Row>> {
             series.0.push(rate);
         }
     }
-    let ratios = Series(beside_full.0.iter().zip(&beside_none.0).map(|(full, none)| full / none).collect());
+    let [none, future, finished] = rates;
+    let over = |full: &Series| Series(full.0.iter().zip(&none.0).map(|(full, none)| full / none).collect());
+    let ratio = |name, ratio| Row::new("W6", name, "", ratio).target(Target::AtLeast(0.95));
+    let (future_ratio, finished_ratio) = (over(&future), over(&finished));
+    let count = bench.finished;
     Ok(vec![
-        Row::new("W6", "W6 drain 5k, 0 future", "jobs/s", beside_none),
-        Row::new("W6", "W6 drain 5k, 1M future", "jobs/s", beside_full),
-        Row::new("W6", "W6 ratio", "", ratios).target(Target::AtLeast(0.95)),
+        Row::new("W6", "W6 drain 5k, 0 future", "jobs/s", none),
+        Row::new("W6", "W6 drain 5k, 1M future", "jobs/s", future),
+        Row::new("W6", "W6 drain 5k, finished", "jobs/s", finished).note(format!("beside {count} finished jobs")),
+        ratio("W6 ratio", future_ratio),
+        ratio("W6 ratio, finished", finished_ratio),
     ])
+}
+
+async fn store_future(dir: &Path) -> Result<()> {
+    let rig = Rig::open(dir, 4, |_| {}).await?;
+    for _ in 0..MILLION / BATCH {
+        let far = |n| JobRequest { delay_ms: Some(FAR_MS), ..request(n) };
+        rig.client.enqueue((0..BATCH).map(far).collect()).await?;
+    }
+    rig.close().await;
+    Ok(())
+}
+
+/// Has `count` jobs stored, run and kept.
+async fn finish(dir: &Path, count: usize) -> Result<()> {
+    let rig = Rig::without_log(dir, 4).await?;
+    let mut left = count;
+    while left > 0 {
+        let some = left.min(10 * BATCH);
+        rig.pause(true).await?;
+        store(&rig, some).await?;
+        resume_and_wait(&rig, some).await?;
+        left -= some;
+    }
+    rig.close().await;
+    Ok(())
 }
 
 /// What stands beside the one due job of a timed claim.

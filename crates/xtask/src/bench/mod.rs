@@ -37,6 +37,9 @@ pub(crate) struct Options {
     /// Only these, separated by commas
     #[arg(long, value_delimiter = ',')]
     only: Vec<Workload>,
+    /// Finished jobs that W6 puts beside the work
+    #[arg(long, default_value_t = 1_000_000)]
+    finished: usize,
     /// Also write one JSON line a figure to this file
     #[arg(long, value_name = "FILE")]
     jsonl: Option<PathBuf>,
@@ -107,7 +110,8 @@ pub(crate) fn measure(options: &Options) -> Result<bool> {
     let dir = tempfile::Builder::new().prefix("rea-bench-").tempdir_in(folder).context("making a folder")?;
     let tasks = plan::write_tasks(dir.path())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let bench = Bench { runs: options.runs.max(1), runtime, dir, program: OnceCell::new(), tasks };
+    let bench =
+        Bench { runs: options.runs.max(1), finished: options.finished, runtime, dir, program: OnceCell::new(), tasks };
     let mut rows = Vec::new();
     let mut sound = true;
     for (workload, measure) in WORKLOADS {

@@ -14,6 +14,8 @@ use crate::server::{self, Launch, Server};
 /// Settings of one run of the benchmark.
 pub(super) struct Bench {
     pub(super) runs: usize,
+    /// Finished jobs that W6 puts beside the work.
+    pub(super) finished: usize,
     pub(super) runtime: Runtime,
     /// On the disk that the build is on, never in memory.
     pub(super) dir: TempDir,

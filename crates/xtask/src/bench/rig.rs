@@ -44,7 +44,21 @@ impl Rig {
     /// A store in `dir`, new or left by an earlier rig, run by `slots` handlers; each start of a handler calls `started`
     /// with the job's first argument. Its queue is paused.
     pub(super) async fn open(dir: &Path, slots: usize, started: impl Fn(usize) + Send + Sync + 'static) -> Result<Rig> {
-        let log = File::create(dir.join("log.jsonl")).context("the log file")?;
+        Rig::with_log(dir, &dir.join("log.jsonl"), slots, started).await
+    }
+
+    /// The same for millions of jobs, whose log would fill the disk.
+    pub(super) async fn without_log(dir: &Path, slots: usize) -> Result<Rig> {
+        Rig::with_log(dir, Path::new("/dev/null"), slots, |_| {}).await
+    }
+
+    async fn with_log(
+        dir: &Path,
+        log: &Path,
+        slots: usize,
+        started: impl Fn(usize) + Send + Sync + 'static,
+    ) -> Result<Rig> {
+        let log = File::create(log).context("the log file")?;
         let logs = Logs::new(Sink::to(Box::new(log), LOG_BUFFER), Format::Json);
         let ends = Arc::new(Ends { logs, left: AtomicUsize::new(usize::MAX), all: Notify::new() });
         let mut options = Options::new(dir.join("rea.db"));
