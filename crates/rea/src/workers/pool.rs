@@ -206,16 +206,11 @@ impl Shared {
     /// Runs a command in a free slot: the slot's worker process rests meanwhile.
     async fn run_command(&self, command: &command::Command, attempt: Attempt, mut stop: Stop) -> Outcome {
         let Attempt { job, started, .. } = attempt;
-        let seat = match self.wait_for(&mut stop, Idle::seat).await {
-            Ok(seat) => seat,
+        let _seat = match self.wait_for(&mut stop, Idle::seat).await {
+            Ok(child) => Seat { shared: self, child },
             Err(outcome) => return outcome,
         };
-        let outcome = self.run_command_in_slot(command, &job, started, &mut stop).await;
-        match seat {
-            Seat(Some(child)) => self.put(child),
-            Seat(None) => self.give_seat(),
-        }
-        outcome
+        self.run_command_in_slot(command, &job, started, &mut stop).await
     }
 
     async fn run_command_in_slot(
@@ -416,20 +411,33 @@ impl Shared {
     }
 }
 
-/// A free slot, with its worker process where code is loaded.
-struct Seat(Option<Child>);
+/// A slot that is taken, with its worker process where code is loaded. It is free again when this is dropped.
+struct Seat<'a> {
+    shared: &'a Shared,
+    child: Option<Child>,
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        match self.child.take() {
+            Some(child) => self.shared.put(child),
+            None => self.shared.give_seat(),
+        }
+    }
+}
 
 impl Idle {
     fn is_empty(&self) -> bool {
         self.children.is_empty() && self.bare == 0
     }
 
-    fn seat(&mut self) -> Option<Seat> {
+    /// A free slot's worker process, or a slot without one.
+    fn seat(&mut self) -> Option<Option<Child>> {
         if self.bare > 0 {
             self.bare -= 1;
-            return Some(Seat(None));
+            return Some(None);
         }
-        self.children.pop().map(|child| Seat(Some(child)))
+        self.children.pop().map(Some)
     }
 }
 
