@@ -224,6 +224,36 @@ fn a_server_that_runs_on_the_store_is_used_and_must_offer_the_tasks() {
     server.stop();
 }
 
+/// Where no server runs, the run is one: settings count, jobs may enqueue others, and other commands find it.
+#[test]
+fn a_run_without_a_server_has_what_a_server_has() {
+    let bed = Bed::new();
+    let more = "import rea\nfrom rea.task import task\n\n@task\ndef parent(path):\n    \
+                return rea.enqueue('tasks:append', path, 'child').task_id\n";
+    std::fs::write(bed.path("more.py"), more).unwrap();
+    let settings =
+        "[serve]\ncode = [\"tasks.py\", \"more.py\"]\nworkers = 1\n\n[tasks.count]\ncommand = [\"wc\", \"-c\"]\n";
+    std::fs::write(bed.path("rea.toml"), settings).unwrap();
+    let jobs = [
+        json!({"task": "count"}),
+        json!({"task": "more:parent", "args": [bed.text("child")]}),
+        json!({"task": "tasks:noted", "args": [bed.text("log"), 1, 2]}),
+    ];
+    batch(&bed, "jobs.jsonl", jobs);
+    let child = start(&bed, &["jobs.jsonl"]);
+    bed.wait_for_lines("log", 1);
+    let status = bed.rea(&["status"]);
+    assert!(status.code == Some(0) && status.out.contains("1 busy of 1"), "{} {}", status.out, status.err);
+    let output = child.wait_with_output().unwrap();
+    let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!((output.status.code(), rows(&out).len()), (Some(0), 3), "{out} {err}");
+    assert_eq!(bed.lines("child"), ["child"]);
+    // Nothing to do is done.
+    std::fs::write(bed.path("empty.jsonl"), "\n\n").unwrap();
+    let said = bed.rea(&["run", "empty.jsonl"]);
+    assert_eq!((said.code, said.out.as_str()), (Some(0), ""), "{}", said.err);
+}
+
 #[test]
 fn a_reader_that_has_read_enough_ends_the_run_quietly() {
     let bed = Bed::new();

@@ -124,6 +124,7 @@ impl Run {
         let source = self.source(&form)?;
         if source.survey.as_ref().is_some_and(|survey| survey.lines == 0) {
             self.say("run: the batch has no lines");
+            return Ok(Exit::Ok);
         }
         let written = self.output.as_deref().map(|path| output::open(path, self.retry)).transpose()?;
         let logs = Logs::install(Choice::default(), &log_filter(&all));
