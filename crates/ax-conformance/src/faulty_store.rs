@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use ax_model::job::Job;
 use ax_model::store::{
-    Act, Applied, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, HistoryEntry,
-    LaneStats, Matching, Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError, StoreErrorKind,
+    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter,
+    HistoryEntry, LaneStats, Matching, Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError,
+    StoreErrorKind,
 };
 use ax_model::{Chance, JobId, NewJob, NodeId, Progress, Refusal, State, TaskSpec, Timestamp};
 
@@ -33,6 +34,7 @@ pub enum Call {
     Prune,
     Get,
     Ids,
+    AtRest,
     History,
     List,
     Matching,
@@ -194,6 +196,10 @@ impl Store for FaultyStore {
 
     fn ids(&self, first: JobId, last: JobId, limit: usize) -> Reply<'_, Vec<JobId>> {
         self.through(Call::Ids, move |store| store.ids(first, last, limit))
+    }
+
+    fn at_rest(&self, ids: Vec<JobId>, bytes: usize) -> Reply<'_, AtRest> {
+        self.through(Call::AtRest, move |store| store.at_rest(ids, bytes))
     }
 
     fn history(&self, id: JobId) -> Reply<'_, Vec<HistoryEntry>> {

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use ax_model::job::Job;
 use ax_model::store::{
-    Counts, Cursor, DayTotals, Filter, LISTED_BYTES, LaneStats, Listed, Matching, Page, Queue, READY_CAP,
+    AtRest, Counts, Cursor, DayTotals, Filter, LISTED_BYTES, LaneStats, Listed, Matching, Page, Queue, READY_CAP,
 };
-use ax_model::{State, Timestamp};
+use ax_model::{JobId, State, Timestamp};
 
 use crate::memory_model::Model;
 
@@ -39,6 +39,29 @@ impl Model {
             }
         };
         self.lanes.iter().map(stats).collect()
+    }
+
+    pub(crate) fn at_rest(&self, ids: &[JobId], bytes: usize) -> AtRest {
+        let (mut found, mut left) = (AtRest::default(), bytes);
+        for id in ids {
+            let Some(row) = self.row(*id) else {
+                found.missing.push(*id);
+                continue;
+            };
+            if !row.job.life.state.is_at_rest() {
+                continue;
+            }
+            let size = row.job.result.as_ref().map_or(0, String::len);
+            if size > left && !found.jobs.is_empty() {
+                break;
+            }
+            left = left.saturating_sub(size);
+            let mut job = row.job.clone();
+            job.spec.args.clear();
+            job.spec.kwargs.clear();
+            found.jobs.push(job);
+        }
+        found
     }
 
     pub(crate) fn counts(&self, now: Timestamp) -> Counts {
@@ -77,7 +100,7 @@ impl Model {
                 (in_sets == BTreeSet::from([life.state]), "is not counted under its state alone"),
                 (life.lease.is_some() == life.state.is_active(), "is active without a lease, or at rest with one"),
                 (
-                    life.finished_at.is_some() == (life.state.is_final() || life.state == State::Held),
+                    life.finished_at.is_some() == life.state.is_at_rest(),
                     "has ended without a time, or has a time but has not ended",
                 ),
                 (life.failures <= spec.policy.max_attempts, "has failed more often than it may"),

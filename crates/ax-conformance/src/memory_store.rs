@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Waker};
 use ax_model::job::Job;
 use ax_model::priority::{Ageing, Picker};
 use ax_model::store::{
-    Act, Applied, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, HistoryEntry,
-    LaneStats, Matching, Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError,
+    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter,
+    HistoryEntry, LaneStats, Matching, Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError,
 };
 use ax_model::{Clock, Event, JobId, NewJob, NodeId, Progress, Refusal, State, TaskSpec, Timestamp};
 
@@ -225,6 +225,10 @@ impl Store for MemoryStore {
             ids.truncate(limit);
             ids
         }))
+    }
+
+    fn at_rest(&self, ids: Vec<JobId>, bytes: usize) -> Reply<'_, AtRest> {
+        ready(self.inner.read(|model, _| model.at_rest(&ids, bytes)))
     }
 
     fn history(&self, id: JobId) -> Reply<'_, Vec<HistoryEntry>> {

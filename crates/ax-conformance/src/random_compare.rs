@@ -25,6 +25,15 @@ impl Pair {
             };
             assert_eq!(past(self.subject.store().as_ref()), past(&self.model), "the past of {id}");
         }
+        let at_rest = |store: &dyn Store| {
+            let found = done(store.at_rest(self.ids.clone(), usize::MAX));
+            (found.jobs.into_iter().map(|job| Job { seq: 0, ..job }).collect::<Vec<_>>(), found.missing)
+        };
+        assert_eq!(
+            at_rest(self.subject.store().as_ref()),
+            at_rest(&self.model),
+            "those at rest: the store (left), the model (right)"
+        );
         let sorted = |store: &dyn Store| {
             let mut counts = done(store.counts());
             counts.today.sort_by(|a, b| a.task.cmp(&b.task));

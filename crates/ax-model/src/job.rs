@@ -87,6 +87,12 @@ impl State {
         matches!(self, State::Success | State::Dead | State::Cancelled | State::Skipped)
     }
 
+    /// Final, or held: nothing more happens to it by itself.
+    #[must_use]
+    pub fn is_at_rest(self) -> bool {
+        self.is_final() || self == State::Held
+    }
+
     /// Waits and may be claimed once it is due.
     #[must_use]
     pub fn is_waiting(self) -> bool {

@@ -68,6 +68,10 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Ids of jobs from `first` to `last`, both included, greatest first; at most `limit`.
     fn ids(&self, first: JobId, last: JobId, limit: usize) -> Reply<'_, Vec<JobId>>;
 
+    /// Those of the jobs that have come to rest, in the order asked, without their arguments. Stops after `bytes` of
+    /// results, but never before the first.
+    fn at_rest(&self, ids: Vec<JobId>, bytes: usize) -> Reply<'_, AtRest>;
+
     /// The attempts of a job that did not end `ok`, and what people did to it, oldest first.
     fn history(&self, id: JobId) -> Reply<'_, Vec<HistoryEntry>>;
 
@@ -363,6 +367,15 @@ pub struct Matching {
     pub count: u64,
     /// There are, or may be, more than that.
     pub more: bool,
+}
+
+/// Which of many jobs have come to rest: are final, or held.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AtRest {
+    /// Those, with their results; `args` and `kwargs` are left out (empty).
+    pub jobs: Vec<Job>,
+    /// Ids that no job has.
+    pub missing: Vec<JobId>,
 }
 
 /// Kept counts.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ax_model::ids::{NodeId, Token};
 use ax_model::job::{Cause, Job, State};
-use ax_model::store::{Counts, DayTotals, HistoryEntry, LaneStats, Queue, READY_CAP};
+use ax_model::store::{AtRest, Counts, DayTotals, HistoryEntry, LaneStats, Queue, READY_CAP};
 use ax_model::{JobId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -23,6 +23,30 @@ pub(crate) fn ids(conn: &Connection, first: JobId, last: JobId, limit: usize) ->
     conn.prepare_cached("SELECT id FROM jobs WHERE id BETWEEN ?1 AND ?2 ORDER BY id DESC LIMIT ?3")?
         .query_map(params![first.0, last.0, limit], |row| row.get(0).map(JobId))?
         .collect()
+}
+
+pub(crate) fn at_rest(conn: &Connection, ids: &[JobId], bytes: usize) -> rusqlite::Result<AtRest> {
+    // Most of those asked about still wait: their state alone is read first.
+    let mut state = conn.prepare_cached("SELECT state FROM jobs WHERE id = ?1")?;
+    let mut whole = conn.prepare_cached(concat!("SELECT ", job_columns!(ended), " FROM jobs WHERE id = ?1"))?;
+    let (mut found, mut left) = (AtRest::default(), bytes);
+    for id in ids {
+        let Some(state) = state.query_row([id.0], |r| coded(r, 0, State::from_code)).optional()? else {
+            found.missing.push(*id);
+            continue;
+        };
+        if !state.is_at_rest() {
+            continue;
+        }
+        let ended = whole.query_row([id.0], job)?;
+        let size = ended.result.as_ref().map_or(0, String::len);
+        if size > left && !found.jobs.is_empty() {
+            break;
+        }
+        left = left.saturating_sub(size);
+        found.jobs.push(ended);
+    }
+    Ok(found)
 }
 
 pub(crate) fn history(conn: &Connection, id: JobId) -> rusqlite::Result<Vec<HistoryEntry>> {

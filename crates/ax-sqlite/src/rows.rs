@@ -89,6 +89,14 @@ macro_rules! job_columns {
          (SELECT task FROM lanes l WHERE l.lane = jobs.lane)"
         )
     };
+    (ended) => {
+        concat!(
+            $crate::rows::standing_columns!(),
+            ", created_at, timeout_ms, unique_for_ms, trace_id, root_id, key, tags, \
+         progress, last_error, '', '', result, (SELECT queue FROM lanes l WHERE l.lane = jobs.lane), \
+         (SELECT task FROM lanes l WHERE l.lane = jobs.lane)"
+        )
+    };
     (light) => {
         concat!(
             $crate::rows::standing_columns!(),

@@ -14,8 +14,9 @@ use ax_model::lifecycle::Refusal;
 use ax_model::new_job::NewJob;
 use ax_model::priority::{Ageing, Picker};
 use ax_model::store::{
-    Act, Applied, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, HistoryEntry,
-    LaneStats, Matching, Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError, StoreErrorKind,
+    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter,
+    HistoryEntry, LaneStats, Matching, Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError,
+    StoreErrorKind,
 };
 use ax_model::{Clock, JobId, NodeId, Progress, TaskSpec, Timestamp};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -277,6 +278,10 @@ impl Store for SqliteStore {
 
     fn ids(&self, first: JobId, last: JobId, limit: usize) -> Reply<'_, Vec<JobId>> {
         self.readers.read(move |conn| inspect::ids(conn, first, last, limit))
+    }
+
+    fn at_rest(&self, ids: Vec<JobId>, bytes: usize) -> Reply<'_, AtRest> {
+        self.readers.read(move |conn| inspect::at_rest(conn, &ids, bytes))
     }
 
     fn history(&self, id: JobId) -> Reply<'_, Vec<HistoryEntry>> {

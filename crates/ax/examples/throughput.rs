@@ -9,8 +9,8 @@ use ax::model::Life;
 use ax::model::lifecycle::Fence;
 use ax::model::new_job::NewJob;
 use ax::model::store::{
-    Act, Applied, AttemptRef, ClaimRequest, Claimed, EnqueueRefusal, LaneStats, Matching, Pruned, Recovered, Reply,
-    Target,
+    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, EnqueueRefusal, LaneStats, Matching, Pruned, Recovered,
+    Reply, Target,
 };
 use ax::{
     Clock, Context, Counts, Cursor, Engine, Enqueued, Filter, Handlers, HistoryEntry, Job, JobId, JobRequest, NodeId,
@@ -111,6 +111,9 @@ impl Store for Nothing {
     }
     fn ids(&self, _: JobId, _: JobId, _: usize) -> Reply<'_, Vec<JobId>> {
         reply(vec![])
+    }
+    fn at_rest(&self, _: Vec<JobId>, _: usize) -> Reply<'_, AtRest> {
+        reply(AtRest::default())
     }
     fn history(&self, _: JobId) -> Reply<'_, Vec<HistoryEntry>> {
         reply(vec![])

@@ -8,8 +8,8 @@ use std::time::Duration;
 use ax_model::catalogue::nearest;
 use ax_model::limits::Limits;
 use ax_model::store::{
-    Applied, Counts, Cursor, Enqueued, Filter, HistoryEntry, LaneStats, Matching, Page, Queue, QueueChange, StoreError,
-    Target,
+    Applied, AtRest, Counts, Cursor, Enqueued, Filter, HistoryEntry, LaneStats, Matching, Page, Queue, QueueChange,
+    StoreError, Target,
 };
 use ax_model::{Event, Job, JobId, JobRequest, Life, NewJob, Refusal, State, TaskSpec};
 
@@ -134,15 +134,40 @@ impl Client {
     /// The store's own trouble.
     pub async fn wait(&self, id: JobId, limit: Duration) -> Result<Option<Job>, StoreError> {
         let node = &self.node;
-        let waiting = node.waiters.register(id);
+        let waiting = node.waiters.register(vec![id]);
         let deadline = node.timer.elapsed().saturating_add(limit);
         loop {
             let hint = waiting.hint();
             let job = node.store.get(id).await?;
-            let at_rest = |job: &Job| job.life.state.is_final() || job.life.state == State::Held;
             let left = deadline.saturating_sub(node.timer.elapsed());
-            if job.as_ref().is_none_or(at_rest) || left.is_zero() {
+            if job.as_ref().is_none_or(|job| job.life.state.is_at_rest()) || left.is_zero() {
                 return Ok(job);
+            }
+            let _ = node.timer.timeout(left.min(WAIT_READS_EVERY), hint).await;
+        }
+    }
+
+    /// Those of the jobs that are final or held, in the order asked, without their arguments; with those that no job has.
+    /// Waits for at most `limit` until there is one. Stops after `bytes` of results: ask for the others again.
+    ///
+    /// # Errors
+    /// The store's own trouble.
+    pub async fn at_rest(&self, ids: Vec<JobId>, bytes: usize, limit: Duration) -> Result<AtRest, StoreError> {
+        let node = &self.node;
+        let is_some = |found: &AtRest| !found.jobs.is_empty() || !found.missing.is_empty();
+        let deadline = node.timer.elapsed().saturating_add(limit);
+        // Under load there is always one: then nothing is registered.
+        let found = node.store.at_rest(ids.clone(), bytes).await?;
+        if is_some(&found) || limit.is_zero() || ids.is_empty() {
+            return Ok(found);
+        }
+        let waiting = node.waiters.register(ids.clone());
+        loop {
+            let hint = waiting.hint();
+            let found = node.store.at_rest(ids.clone(), bytes).await?;
+            let left = deadline.saturating_sub(node.timer.elapsed());
+            if is_some(&found) || left.is_zero() {
+                return Ok(found);
             }
             let _ = node.timer.timeout(left.min(WAIT_READS_EVERY), hint).await;
         }

@@ -45,7 +45,7 @@ mod watcher;
 pub use ax_model as model;
 pub use ax_model::limits::Limits;
 pub use ax_model::store::{
-    Applied, Counts, Cursor, Enqueued, Filter, HistoryEntry, Page, Queue, QueueChange, Store, StoreError,
+    Applied, AtRest, Counts, Cursor, Enqueued, Filter, HistoryEntry, Page, Queue, QueueChange, Store, StoreError,
     StoreErrorKind,
 };
 pub use ax_model::{

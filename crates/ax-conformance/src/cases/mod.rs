@@ -165,6 +165,10 @@ table! { $
         queues_are_told_with_their_counts
         lanes_are_told_with_their_sums
     }
+    resting {
+        those_at_rest_are_told_with_their_results
+        results_stop_at_their_limit_but_the_first_is_told
+    }
 }
 
 /// The jobs of one task: what a case calls its own.

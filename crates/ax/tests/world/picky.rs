@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use ax::model::new_job::NewJob;
 use ax::model::store::{
-    Act, Applied, AttemptRef, ClaimRequest, Claimed, EnqueueRefusal, LaneStats, Matching, Pruned, Recovered, Reply,
+    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, EnqueueRefusal, LaneStats, Matching, Pruned, Recovered,
+    Reply,
 };
 use ax::model::{Event, Progress};
 use ax::{
@@ -51,6 +52,7 @@ impl Store for Picky {
         prune(cutoffs: Vec<(State, Timestamp)>, limit: usize) -> Pruned;
         get(id: JobId) -> Option<Job>;
         ids(first: JobId, last: JobId, limit: usize) -> Vec<JobId>;
+        at_rest(ids: Vec<JobId>, bytes: usize) -> AtRest;
         history(id: JobId) -> Vec<HistoryEntry>;
         list(filter: Filter, after: Option<Cursor>, limit: usize) -> Page;
         matching(filter: Filter, cap: usize) -> Matching;

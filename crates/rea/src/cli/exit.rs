@@ -33,6 +33,7 @@ exits! {
     Unreachable = 5 "no server or store could be reached, or it can't do its work now",
     Locked = 6 "another process holds the store",
     TimedOut = 7 "the awaited job had not ended in time; it goes on",
+    Interrupted = 8 "stopped before the end; the same command goes on where it stopped",
 }
 
 impl From<Exit> for ExitCode {

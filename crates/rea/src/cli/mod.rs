@@ -18,6 +18,7 @@ mod papers;
 mod printed;
 mod queue;
 mod road;
+mod run;
 mod schedule;
 mod serve;
 mod show;
@@ -50,6 +51,8 @@ enum Verb {
     Init(init::Init),
     /// Run the server: take jobs over HTTP and run them in worker processes
     Serve(serve::Serve),
+    /// Run a file of jobs to its end and print their results; goes on where it was stopped
+    Run(Box<run::Run>),
     /// Store a job; it runs once it is due
     Enqueue(Box<enqueue::Enqueue>),
     /// List jobs, newest first
@@ -118,6 +121,7 @@ fn run(verb: Verb) -> Result<Exit, Failure> {
         Verb::Init(verb) => verb.run(),
         Verb::Completions(verb) => verb.run(),
         Verb::Man(verb) => verb.run(),
+        Verb::Run(verb) => verb.run(),
         Verb::Db(verb) => asking(verb.run()),
         Verb::Enqueue(verb) => asking(verb.run()),
         Verb::Jobs(verb) => asking(verb.run()),

@@ -43,6 +43,8 @@ pub(super) enum Road {
     },
     /// The store itself; nothing runs.
     Store { api: Api, engine: Engine },
+    /// The server that runs in this very process; it is closed by who started it.
+    Own { api: Api },
 }
 
 /// An object whose values are still the text that was sent.
@@ -88,30 +90,24 @@ impl Road {
     /// The API in this process, over an engine that is not started.
     fn over(engine: Engine, db: &Path) -> Road {
         let shared = Shared::new(&engine, LogStore::of(db), Some("no server runs".to_owned()));
-        let guard = Guard::new(None, Vec::new(), [127, 0, 0, 1].into());
-        Road::Store { api: Api::new(shared, guard), engine }
+        Road::Store { api: Api::new(shared, loopback_guard()), engine }
     }
 
-    async fn connect(url: &str, pid: Option<u32>, reach: &settings::Reach) -> Result<Road, Failure> {
+    /// The API of the server in this process.
+    pub(super) fn own(shared: Shared) -> Road {
+        Road::Own { api: Api::new(shared, loopback_guard()) }
+    }
+
+    pub(super) async fn connect(url: &str, pid: Option<u32>, reach: &settings::Reach) -> Result<Road, Failure> {
         let (host, url) = address::parse(url)?;
         let token = client_token(reach)?;
-        let unreachable = |why: String| {
-            Failure::new(Exit::Unreachable, format!("can't reach the server at {url}: {why}"))
-                .hint("is it running? start one: rea serve tasks.py")
-        };
-        let stream = match tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&host)).await {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(unreachable(error.to_string())),
-            Err(_) => return Err(unreachable("no answer in time".to_owned())),
-        };
-        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|e| unreachable(e.to_string()))?;
-        tokio::spawn(connection);
+        let sender = dial(&host, &url).await?;
         Ok(Road::Server { url, host, pid, token, sender })
     }
 
     /// Whether a server is asked: then jobs can run.
     pub(super) fn has_server(&self) -> bool {
-        matches!(self, Road::Server { .. })
+        !matches!(self, Road::Store { .. })
     }
 
     /// Reads.
@@ -137,22 +133,52 @@ impl Road {
         parse(&self.ask(Method::POST, path, body.into_bytes(), Duration::ZERO).await?)
     }
 
+    /// Changes something. What the server refuses is a value: its status and its problem document.
+    pub(super) async fn try_post(
+        &mut self,
+        path: &str,
+        body: Vec<u8>,
+        waits: Duration,
+    ) -> Result<Result<Answer, (u16, Value)>, Failure> {
+        let (head, body) = self.exchange(Method::POST, path, body, waits).await?;
+        let status = head.status.as_u16();
+        if (400..500).contains(&status) {
+            return Ok(Err((status, serde_json::from_slice(&body).unwrap_or_default())));
+        }
+        answer(&head, body).map(Ok)
+    }
+
     async fn ask(&mut self, method: Method, path: &str, body: Vec<u8>, waits: Duration) -> Result<Answer, Failure> {
+        let (head, body) = self.exchange(method, path, body, waits).await?;
+        answer(&head, body)
+    }
+
+    async fn exchange(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+        waits: Duration,
+    ) -> Result<(axum::http::response::Parts, hyper::body::Bytes), Failure> {
         match self {
-            Road::Store { api, .. } => {
+            Road::Store { api, .. } | Road::Own { api } => {
                 let request = build(method, path, "localhost", None, Body::from(body))?;
                 let (head, body) = api.answer(request).await.into_parts();
                 let body = body.collect().await.map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?;
-                answer(&head, body.to_bytes())
+                Ok((head, body.to_bytes()))
             }
             Road::Server { url, host, pid, token, sender } => {
+                // A server closes what is idle for some seconds.
+                if sender.ready().await.is_err() {
+                    *sender = dial(host, url).await?;
+                }
                 let request = build(method, path, host, token.as_ref(), Full::new(body.into()))?;
                 let exchange = async {
                     let (head, body) = sender.send_request(request).await?.into_parts();
                     Ok::<_, hyper::Error>((head, body.collect().await?.to_bytes()))
                 };
                 match tokio::time::timeout(ANSWER_TIMEOUT + waits, exchange).await {
-                    Ok(Ok((head, body))) => answer(&head, body),
+                    Ok(Ok(answer)) => Ok(answer),
                     Ok(Err(error)) => Err(lost(url, &error.to_string())),
                     Err(_) => Err(too_slow(url, *pid)),
                 }
@@ -166,6 +192,26 @@ impl Road {
             engine.close().await;
         }
     }
+}
+
+/// A connection to `host`; `url` is for messages.
+async fn dial(host: &str, url: &str) -> Result<SendRequest<Full<hyper::body::Bytes>>, Failure> {
+    let unreachable = |why: String| {
+        Failure::new(Exit::Unreachable, format!("can't reach the server at {url}: {why}"))
+            .hint("is it running? start one: rea serve tasks.py")
+    };
+    let stream = match tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(host)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return Err(unreachable(error.to_string())),
+        Err(_) => return Err(unreachable("no answer in time".to_owned())),
+    };
+    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|e| unreachable(e.to_string()))?;
+    tokio::spawn(connection);
+    Ok(sender)
+}
+
+fn loopback_guard() -> Guard {
+    Guard::new(None, Vec::new(), [127, 0, 0, 1].into())
 }
 
 /// Opens the store as a short command does.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ax::model::State;
-use ax::{Engine, Journal, OpenError, Runner};
+use ax::{Engine, Journal, OpenError, Runner, StopReport};
 use clap::Args;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -64,20 +64,20 @@ impl Serve {
 
 /// The engine and the workers' sockets on a thread of their own, because a job's way from one to the next is a chain of
 /// short steps: to wake another thread for each costs more than the steps. HTTP has the other threads.
-struct Runtimes {
-    jobs: Runtime,
-    http: Runtime,
+pub(super) struct Runtimes {
+    pub(super) jobs: Runtime,
+    pub(super) http: Runtime,
 }
 
 impl Runtimes {
-    fn new() -> std::io::Result<Runtimes> {
+    pub(super) fn new() -> std::io::Result<Runtimes> {
         let build = |builder: &mut Builder, name| builder.thread_name(name).enable_all().build();
         let jobs = build(Builder::new_multi_thread().worker_threads(1), "jobs")?;
         let http = build(&mut Builder::new_multi_thread(), "http")?;
         Ok(Runtimes { jobs, http })
     }
 
-    fn end(self) {
+    pub(super) fn end(self) {
         self.http.shutdown_timeout(Duration::from_secs(1));
         self.jobs.shutdown_timeout(Duration::from_secs(1));
     }
@@ -114,6 +114,12 @@ async fn open(settings: &settings::Serve, journal: impl Journal + 'static) -> Re
         OpenError::Locked { .. } => cannot_open(&db, error).hint("one server a store: use that one, or stop it first"),
         error => cannot_open(&db, error),
     })?;
+    alone(engine, &db).await
+}
+
+/// The engine, once nothing of an earlier server runs any more; else it is closed.
+pub(super) async fn alone(engine: Engine, db: &Path) -> Result<Engine, Failure> {
+    let db = db.to_owned();
     let gone = tokio::task::spawn_blocking(move || wait_for_dead_wardens(&db, DEAD_WARDENS_TIMEOUT)).await;
     let gone = gone.map_err(|e| e.to_string()).and_then(|gone| gone.map_err(|e| e.to_string()));
     if let Err(error) = gone {
@@ -124,14 +130,19 @@ async fn open(settings: &settings::Serve, journal: impl Journal + 'static) -> Re
 }
 
 /// A server at work.
-struct Server {
+pub(super) struct Server {
     shared: Shared,
     listening: JoinHandle<()>,
     closed: CancellationToken,
 }
 
 /// Listens first, so that clients are answered while workers load their code; then starts the workers and the engine.
-async fn start(settings: &settings::Serve, engine: &Engine, host: Host, http: &Handle) -> Result<Server, Failure> {
+pub(super) async fn start(
+    settings: &settings::Serve,
+    engine: &Engine,
+    host: Host,
+    http: &Handle,
+) -> Result<Server, Failure> {
     let listener = bind(settings.address, http)?;
     let address = listener.local_addr().map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?;
     let url = url_of(address);
@@ -153,21 +164,15 @@ async fn start(settings: &settings::Serve, engine: &Engine, host: Host, http: &H
 }
 
 impl Server {
+    /// What the API answers from.
+    pub(super) fn shared(&self) -> Shared {
+        self.shared.clone()
+    }
+
     /// Stops in order: long polls end, jobs end, then the door is shut. Until then jobs may still enqueue others.
     async fn end(self, engine: &Engine, grace: Duration, stop: &mut StopSignals) {
-        tracing::info!(action = "stopping", grace_s = grace.as_secs(), "taking no more jobs; running ones may finish");
-        self.shared.set_ready(Some("the server is stopping".to_owned()));
-        self.shared.ending().cancel();
-        let report = tokio::select! {
-            report = engine.stop(grace) => report,
-            () = stop.next() => {
-                tracing::warn!(action = "hurrying", "asked twice: running jobs are ended at once");
-                engine.stop(Duration::ZERO).await
-            }
-        };
-        self.closed.cancel();
-        let _ = self.listening.await;
-        engine.close().await;
+        let report = self.stop(engine, grace, stop).await;
+        self.close(engine).await;
         tracing::info!(
             action = "stopped",
             finished = report.finished,
@@ -176,6 +181,27 @@ impl Server {
             left = report.left,
             "stopped"
         );
+    }
+
+    /// Takes no more jobs and lets the running ones finish for `grace`; a signal ends them at once.
+    pub(super) async fn stop(&self, engine: &Engine, grace: Duration, stop: &mut StopSignals) -> StopReport {
+        tracing::info!(action = "stopping", grace_s = grace.as_secs(), "taking no more jobs; running ones may finish");
+        self.shared.set_ready(Some("the server is stopping".to_owned()));
+        self.shared.ending().cancel();
+        tokio::select! {
+            report = engine.stop(grace) => report,
+            () = stop.next() => {
+                tracing::warn!(action = "hurrying", "asked twice: running jobs are ended at once");
+                engine.stop(Duration::ZERO).await
+            }
+        }
+    }
+
+    /// Shuts the door, then the store.
+    pub(super) async fn close(self, engine: &Engine) {
+        self.closed.cancel();
+        let _ = self.listening.await;
+        engine.close().await;
     }
 }
 
@@ -257,19 +283,19 @@ async fn overview(settings: &settings::Serve, engine: &Engine, url: &str) {
 }
 
 /// SIGTERM and SIGINT.
-struct StopSignals {
+pub(super) struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl StopSignals {
-    fn listen() -> Result<StopSignals, Failure> {
+    pub(super) fn listen() -> Result<StopSignals, Failure> {
         let listen =
             |kind| signal(kind).map_err(|e| Failure::new(Exit::Unreachable, format!("can't listen for signals: {e}")));
         Ok(StopSignals { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
     }
 
-    async fn next(&mut self) {
+    pub(super) async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

@@ -20,7 +20,7 @@ impl Status {
         let status = road.get("/status").await;
         let server = match &road {
             Road::Server { url, .. } => Some(url.clone()),
-            Road::Store { .. } => None,
+            Road::Store { .. } | Road::Own { .. } => None,
         };
         road.close().await;
         let status = status?;

@@ -15,7 +15,7 @@ use crate::error::{Act, Code, Problem, clip};
 use crate::wire::job::{JobView, PastView};
 
 /// Longest wait for a result in one request.
-const WAIT_MAX_S: f64 = 60.0;
+pub(super) const WAIT_MAX_S: f64 = 60.0;
 
 /// Reads a job's id from a path. What is no id names no job.
 pub(super) fn id(text: &str) -> Result<JobId, Problem> {

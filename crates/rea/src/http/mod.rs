@@ -20,6 +20,7 @@ pub mod query;
 pub mod queues;
 pub mod status;
 pub mod trace;
+pub mod wait;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -116,6 +117,7 @@ fn routes() -> Vec<(&'static str, &'static str, MethodRouter<Shared>)> {
         ("get", "/jobs", get(jobs::list)),
         ("post", "/jobs/cancel", post(bulk::cancel)),
         ("post", "/jobs/retry", post(bulk::retry)),
+        ("post", "/jobs/wait", post(wait::any)),
         ("get", "/jobs/running", get(jobs::running)),
         ("get", "/jobs/failed", get(jobs::failed)),
         ("get", "/jobs/{id}", get(job::show)),

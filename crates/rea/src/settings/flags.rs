@@ -48,6 +48,14 @@ impl Doors for Asking {
     const HEADING: Option<&'static str> = Some("Where");
 }
 
+/// `rea run`: asks a server, or is one on a free port.
+#[derive(Clone, Debug)]
+pub struct Batch;
+impl Doors for Batch {
+    const KEYS: &'static [Key] = &[Key::Code, Key::Db, Key::Url, Key::TokenFile, Key::Workers, Key::Python, Key::Grace];
+    const HEADING: Option<&'static str> = Some("Where");
+}
+
 /// Commands that open the store themselves.
 #[derive(Clone, Debug)]
 pub struct StoreOnly;

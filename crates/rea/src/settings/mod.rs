@@ -14,7 +14,7 @@ mod token;
 mod value;
 
 pub use file::FILE_NAME;
-pub use flags::{All, Asking, Doors, Flags, Given, Server, StoreOnly};
+pub use flags::{All, Asking, Batch, Doors, Flags, Given, Server, StoreOnly};
 pub use plain::{Reach, Serve, serve};
 pub use resolve::{Origin, Resolved};
 pub use table::{Key, Setting};

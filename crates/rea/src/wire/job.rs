@@ -141,6 +141,33 @@ impl<'a> ListedView<'a> {
     }
 }
 
+/// How a job came to rest, and with what: what there is to say when many are asked about.
+#[derive(Serialize)]
+pub struct EndView<'a> {
+    task_id: String,
+    state: &'static str,
+    attempt: u32,
+    finished_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'a RawValue>,
+    last_cause: Option<&'static str>,
+    last_error: Option<&'a ErrorInfo>,
+}
+
+impl<'a> From<&'a Job> for EndView<'a> {
+    fn from(job: &'a Job) -> EndView<'a> {
+        EndView {
+            task_id: job.spec.id.to_string(),
+            state: job.life.state.as_str(),
+            attempt: job.life.attempt,
+            finished_at: job.life.finished_at.map(time::text),
+            result: job.result.as_deref().and_then(raw),
+            last_cause: job.life.last_cause.map(ax::model::Cause::as_str),
+            last_error: job.last_error.as_ref(),
+        }
+    }
+}
+
 /// Stored JSON text, passed on as it is. It was checked when it came in; text that is not JSON is left out.
 fn raw(text: &str) -> Option<&RawValue> {
     serde_json::from_str(text).ok()

@@ -55,7 +55,7 @@ pub fn parse(body: &[u8]) -> Result<JobRequest, Problem> {
 }
 
 /// The object's fields in order, their values still text.
-fn split(body: &[u8]) -> Result<Vec<(Cow<'_, str>, &RawValue)>, Problem> {
+pub(crate) fn split(body: &[u8]) -> Result<Vec<(Cow<'_, str>, &RawValue)>, Problem> {
     let mut field = String::new();
     let mut parser = serde_json::Deserializer::from_slice(body);
     let fields = Fields { last: &mut field }.deserialize(&mut parser);

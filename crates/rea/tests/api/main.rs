@@ -12,3 +12,4 @@ mod metrics;
 mod nodes;
 mod openapi;
 mod queues;
+mod wait;

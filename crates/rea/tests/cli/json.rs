@@ -4,8 +4,8 @@ use clap::Command;
 
 use crate::bed::Bed;
 
-/// Print something that is not data: a server's log, a script, a page.
-const NO_DATA: &[&str] = &["serve", "completions", "man"];
+/// Print something that is not data (a server's log, a script, a page), or JSON always.
+const NO_DATA: &[&str] = &["serve", "run", "completions", "man"];
 
 /// Commands without commands below them, with the words that lead there.
 fn leaves(command: &Command, path: &[String]) -> Vec<(Vec<String>, Command)> {

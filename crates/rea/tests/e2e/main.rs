@@ -12,5 +12,6 @@ mod limits;
 mod processes;
 mod queues;
 mod recovery;
+mod run;
 mod shutdown;
 mod time;

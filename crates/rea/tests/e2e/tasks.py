@@ -68,3 +68,17 @@ def family(path):
     for pid in (os.getpid(), started.pid, grandchild):
         note(path, pid)
     time.sleep(600)
+
+
+@task
+def needs(path):
+    """Works once the file is there."""
+    with open(path):
+        return "there"
+
+
+@task
+def noted(path, number, seconds=0):
+    note(path, number)
+    time.sleep(seconds)
+    return number
