@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ax_model::gates::{JobWhy, QueueWhy};
 use ax_model::job::Job;
 use ax_model::store::{
     Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter,
@@ -40,6 +41,7 @@ pub enum Call {
     Matching,
     Counts,
     Lanes,
+    Why,
     Check,
 }
 
@@ -220,6 +222,14 @@ impl Store for FaultyStore {
 
     fn counts(&self) -> Reply<'_, Counts> {
         self.through(Call::Counts, |store| store.counts())
+    }
+
+    fn why(&self, id: JobId, offers: Arc<[String]>) -> Reply<'_, Option<JobWhy>> {
+        self.through(Call::Why, move |store| store.why(id, offers))
+    }
+
+    fn why_queue(&self, name: String, offers: Arc<[String]>) -> Reply<'_, Option<QueueWhy>> {
+        self.through(Call::Why, |store| store.why_queue(name, offers))
     }
 
     fn check(&self) -> Reply<'_, Vec<String>> {

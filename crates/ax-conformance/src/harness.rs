@@ -278,13 +278,13 @@ impl Harness {
 
     /// Changes a queue's pause switch.
     pub fn pause(&mut self, name: &str, paused: bool) -> Queue {
-        let change = QueueChange { name: name.to_owned(), paused: Some(paused), concurrency: None };
+        let change = QueueChange { name: name.to_owned(), paused: Some(paused), ..QueueChange::default() };
         done(self.store().set_queue(change))
     }
 
     /// Changes a queue's limit.
     pub fn limit(&mut self, name: &str, concurrency: Option<u32>) -> Queue {
-        let change = QueueChange { name: name.to_owned(), paused: None, concurrency: Some(concurrency) };
+        let change = QueueChange { name: name.to_owned(), concurrency: Some(concurrency), ..QueueChange::default() };
         done(self.store().set_queue(change))
     }
 

@@ -47,8 +47,7 @@ impl Model {
         let mut runs = Runs::new();
         for (seq, row) in self.in_states(&[State::Pending, State::Failed]) {
             let spec = &row.job.spec;
-            let open = ask.offers.contains(&spec.task) && !self.queues[&spec.queue].paused;
-            if open && row.job.life.is_ready(now) {
+            if ask.offers.contains(&spec.task) && row.job.life.is_ready(now) {
                 let lane = (spec.queue.clone(), spec.task.clone(), spec.priority);
                 runs.entry(lane).or_default().insert((row.job.life.run_at, seq));
             }
@@ -58,13 +57,7 @@ impl Model {
 
     /// How many more jobs of each queue may be active.
     fn room(&self) -> BTreeMap<String, u64> {
-        let mut room: BTreeMap<String, u64> =
-            self.queues.iter().map(|(name, q)| (name.clone(), q.concurrency.map_or(u64::MAX, u64::from))).collect();
-        for (_, row) in self.in_states(&[State::Dispatched, State::Running]) {
-            let left = room.get_mut(&row.job.spec.queue).expect("every queue has a row");
-            *left = left.saturating_sub(1);
-        }
-        room
+        self.queues.keys().map(|name| (name.clone(), self.queue_use(name).room())).collect()
     }
 
     fn claimed(&self, seq: i64) -> Claimed {

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use ax_model::gates::switched;
 use ax_model::job::Job;
 use ax_model::lifecycle::Fence;
 use ax_model::new_job::IfExists;
 use ax_model::store::{
-    Act, Applied, AttemptRef, DayTotals, EnqueueRefusal, Enqueued, HistoryEntry, Pruned, QueueChange, Recovered, Target,
+    Act, Applied, AttemptRef, DayTotals, EnqueueRefusal, Enqueued, HistoryEntry, Pruned, Queue, QueueChange, Recovered,
+    Target,
 };
 use ax_model::unique::content_digest;
 use ax_model::{
@@ -23,13 +25,6 @@ pub(crate) struct Row {
     pub(crate) history: Vec<HistoryEntry>,
 }
 
-/// A queue's settings.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Switches {
-    pub(crate) paused: bool,
-    pub(crate) concurrency: Option<u32>,
-}
-
 /// Everything a store keeps on disk.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Model {
@@ -38,7 +33,8 @@ pub(crate) struct Model {
     /// (task, key) → the job that took the key last: by being created with it or by being retried.
     pub(crate) keys: HashMap<(String, String), i64>,
     pub(crate) by_state: BTreeMap<State, BTreeSet<i64>>,
-    pub(crate) queues: BTreeMap<String, Switches>,
+    /// Without counts: those are made of the rows.
+    pub(crate) queues: BTreeMap<String, Queue>,
     pub(crate) tasks: BTreeMap<String, TaskSpec>,
     pub(crate) days: BTreeMap<(i64, String), DayTotals>,
     pub(crate) totals: DayTotals,
@@ -305,9 +301,8 @@ impl Model {
         Pruned { complete: gone.len() < limit, deleted }
     }
 
-    pub(crate) fn set_queue(&mut self, change: &QueueChange) {
-        let switches = self.queues.entry(change.name.clone()).or_default();
-        switches.paused = change.paused.unwrap_or(switches.paused);
-        switches.concurrency = change.concurrency.unwrap_or(switches.concurrency);
+    pub(crate) fn set_queue(&mut self, change: &QueueChange, now: Timestamp) {
+        let queue = self.queues.entry(change.name.clone()).or_default();
+        *queue = switched(queue, change, now);
     }
 }

@@ -79,13 +79,11 @@ impl Model {
     }
 
     pub(crate) fn queue(&self, name: &str) -> Queue {
-        let switches = self.queues.get(name).copied().unwrap_or_default();
         let of_queue = self.rows.values().filter(|row| row.job.spec.queue == name);
         Queue {
             name: name.to_owned(),
-            paused: switches.paused,
-            concurrency: switches.concurrency,
             by_state: by_state(of_queue.map(|row| row.job.life.state)),
+            ..self.queues.get(name).cloned().unwrap_or_default()
         }
     }
 

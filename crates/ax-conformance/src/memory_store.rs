@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
+use ax_model::gates::{JobWhy, QueueWhy};
 use ax_model::job::Job;
 use ax_model::priority::{Ageing, Picker};
 use ax_model::store::{
@@ -200,8 +201,8 @@ impl Store for MemoryStore {
     }
 
     fn set_queue(&self, change: QueueChange) -> Reply<'_, Queue> {
-        ready(self.inner.write(|state, _| {
-            state.model.set_queue(&change);
+        ready(self.inner.write(|state, now| {
+            state.model.set_queue(&change, now);
             state.model.queue(&change.name)
         }))
     }
@@ -249,6 +250,14 @@ impl Store for MemoryStore {
 
     fn counts(&self) -> Reply<'_, Counts> {
         ready(self.inner.read(Model::counts))
+    }
+
+    fn why(&self, id: JobId, offers: Arc<[String]>) -> Reply<'_, Option<JobWhy>> {
+        ready(self.inner.read(|model, now| model.why(id, &offers, &self.inner.ageing, now)))
+    }
+
+    fn why_queue(&self, name: String, offers: Arc<[String]>) -> Reply<'_, Option<QueueWhy>> {
+        ready(self.inner.read(|model, now| model.why_queue(&name, &offers, now)))
     }
 
     fn check(&self) -> Reply<'_, Vec<String>> {

@@ -207,6 +207,7 @@ impl Pair {
             name: self.choose(&QUEUES).to_owned(),
             paused: self.choose(&[None, Some(true), Some(false), Some(false)]),
             concurrency: self.choose(&[None, Some(None), Some(Some(1)), Some(Some(3))]),
+            reason: self.choose(&[None, None, Some("a move")]).map(str::to_owned),
         };
         self.tell(format!("{change:?}"));
         self.both("set_queue", |store| store.set_queue(change.clone()));

@@ -1,5 +1,8 @@
 //! Everything that can be seen of two stores, side by side.
 
+use std::sync::Arc;
+
+use ax_model::gates::JobWhy;
 use ax_model::store::{DayTotals, Filter, HistoryEntry, Listed, Matching, Store};
 use ax_model::{Job, State};
 
@@ -34,6 +37,22 @@ impl Pair {
             at_rest(&self.model),
             "those at rest: the store (left), the model (right)"
         );
+        let n = 1 + self.below(TASKS.len());
+        let offers: Arc<[String]> = TASKS[..n].iter().map(|t| (*t).to_owned()).collect();
+        for id in self.ids.iter().rev().take(20) {
+            let why = |store: &dyn Store| {
+                let why = done(store.why(*id, Arc::clone(&offers)))?;
+                Some(JobWhy { job: Job { seq: 0, ..why.job }, ..why })
+            };
+            assert_eq!(
+                why(self.subject.store().as_ref()),
+                why(&self.model),
+                "why: the store (left), the model (right)"
+            );
+        }
+        for name in QUEUES {
+            self.both("why_queue", |store| store.why_queue(name.to_owned(), Arc::clone(&offers)));
+        }
         let sorted = |store: &dyn Store| {
             let mut counts = done(store.counts());
             counts.today.sort_by(|a, b| a.task.cmp(&b.task));

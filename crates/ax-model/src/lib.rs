@@ -6,6 +6,7 @@
 pub mod catalogue;
 pub mod chance;
 pub mod defaults;
+pub mod gates;
 pub mod ids;
 pub mod job;
 pub mod lifecycle;

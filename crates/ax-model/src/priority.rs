@@ -70,6 +70,36 @@ impl Head {
     }
 }
 
+/// A piece of the jobs of one priority, in the order of due time and number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// Due at this instant or later,
+    pub from: Timestamp,
+    /// and before this place: an instant and a number, themselves not in it.
+    pub to: (Timestamp, i64),
+}
+
+impl Rank {
+    /// Of the jobs of `priority` that are due at `now`, those that go before this one: the aged, and the others.
+    #[must_use]
+    pub fn before(&self, priority: u8, ageing: &Ageing, now: Timestamp) -> [Option<Stretch>; 2] {
+        let wait_us = ageing.aged_from(priority, Timestamp(0)).0;
+        // Due at or before `now`, and for as long as it takes to be aged.
+        let end_of_aged = Timestamp(now.0.saturating_sub(wait_us).saturating_add(1));
+        let end = Timestamp(now.0.saturating_add(1));
+        let piece = |band: u8, from: Timestamp, until: Timestamp| {
+            let until = (until, i64::MIN);
+            let to = match (band, priority).cmp(&(self.band, self.priority)) {
+                std::cmp::Ordering::Less => until,
+                std::cmp::Ordering::Equal => until.min((self.due, self.seq)),
+                std::cmp::Ordering::Greater => return None,
+            };
+            ((from, i64::MIN) < to).then_some(Stretch { from, to })
+        };
+        [piece(0, Timestamp(i64::MIN), end_of_aged), piece(band(priority), end_of_aged, end)]
+    }
+}
+
 /// Chooses, claim by claim, which of several runs gives its head. Every fourth claim goes to the most overdue aged job
 /// while there is one, so that nothing starves; the count lives on between calls.
 #[derive(Clone, Debug, Default)]
@@ -128,6 +158,26 @@ mod tests {
     fn the_thresholds_are_those_of_the_formula() {
         let aged_after = |p| Ageing::default().aged_from(p, Timestamp(0)).0 / 1_000_000;
         assert_eq!([aged_after(10), aged_after(5), aged_after(1)], [300, 600, 840]);
+    }
+
+    #[test]
+    fn the_stretches_before_a_rank_hold_what_goes_before_it() {
+        let (ageing, now) = (Ageing::default(), Timestamp(20 * MIN));
+        let dues = [0, 4 * MIN, 9 * MIN, 10 * MIN, 10 * MIN + 1, 15 * MIN, 15 * MIN, 19 * MIN, 20 * MIN];
+        let heads: Vec<Head> = (1..=10u8)
+            .flat_map(|priority| dues.iter().map(move |due| (priority, *due)))
+            .enumerate()
+            .map(|(seq, (priority, due))| Head { priority, due: Timestamp(due), seq: i64::try_from(seq).unwrap() })
+            .collect();
+        for mine in &heads {
+            let rank = mine.rank(&ageing, now);
+            for other in &heads {
+                let pieces = rank.before(other.priority, &ageing, now);
+                let inside = |s: &Stretch| s.from <= other.due && (other.due, other.seq) < s.to;
+                let found = pieces.iter().flatten().filter(|s| inside(s)).count();
+                assert_eq!(found, usize::from(other.rank(&ageing, now) < rank), "{mine:?} {other:?}");
+            }
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::catalogue::TaskSpec;
+use crate::gates::{JobWhy, QueueWhy};
 use crate::ids::{JobId, NodeId, Token};
 use crate::job::{Cause, ErrorInfo, Job, Life, OnCrash, Progress, State};
 use crate::lifecycle::{Event, Fence, Refusal};
@@ -87,6 +88,12 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Kept counts and sums of every (queue, task) pair that has something to count, oldest pair first: never a scan.
     fn lanes(&self) -> Reply<'_, Vec<LaneStats>>;
+
+    /// What stands between a job and a claim by whoever offers `offers`.
+    fn why(&self, id: JobId, offers: Arc<[String]>) -> Reply<'_, Option<JobWhy>>;
+
+    /// The same of a queue; `None` = there is no such queue.
+    fn why_queue(&self, name: String, offers: Arc<[String]>) -> Reply<'_, Option<QueueWhy>>;
 
     /// Compares everything kept twice (counts, claim column, leases) with the rows; an empty answer is a sound store.
     fn check(&self) -> Reply<'_, Vec<String>>;
@@ -247,6 +254,8 @@ pub struct QueueChange {
     pub paused: Option<bool>,
     /// Most active jobs at a time; `Some(None)` lifts the limit.
     pub concurrency: Option<Option<u32>>,
+    /// Why it is paused, for people. Kept while the pause lasts.
+    pub reason: Option<String>,
 }
 
 /// A queue as it is.
@@ -256,6 +265,10 @@ pub struct Queue {
     pub name: String,
     /// Nothing of it is claimed.
     pub paused: bool,
+    /// When the pause began.
+    pub paused_since: Option<Timestamp>,
+    /// Why, if a reason was given.
+    pub pause_reason: Option<String>,
     /// Most active jobs at a time.
     pub concurrency: Option<u32>,
     /// Its jobs by state, `State::ALL` order.

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use ax_model::gates::room;
 use ax_model::job::OnCrash;
 use ax_model::lifecycle::{Event, Fence, decide};
 use ax_model::priority::Head;
@@ -33,6 +34,10 @@ pub(crate) const TAKE_READ: &str = concat!(
 /// What a claim changes of a row: the columns of `Life` that `Event::Claimed` touches.
 pub(crate) const TAKE: &str = "UPDATE jobs SET state = ?2, claim_at = NULL, attempt = ?3, node = ?4, token = ?5,
      claimed_at = ?6, updated_at = ?7 WHERE seq = ?1";
+
+/// Jobs of a lane that nodes have.
+pub(crate) const ACTIVE: &str =
+    "SELECT count(*) FROM jobs INDEXED BY jobs_active WHERE lane = ?1 AND token IS NOT NULL";
 
 /// The waiting jobs of one lane and priority, in due order.
 struct Run {
@@ -188,23 +193,14 @@ impl Permits {
     fn left(&mut self, tx: &Tx<'_, '_>, lane: usize) -> Result<usize, StoreError> {
         let queue = tx.memory.lanes.get(lane).queue.clone();
         let switches = tx.memory.lanes.switches(&queue);
-        if switches.paused {
-            return Ok(0);
-        }
-        let Some(limit) = switches.concurrency else { return Ok(usize::MAX) };
         if let Some(left) = self.left.get(&queue) {
             return Ok(*left);
         }
-        let mut in_use = 0;
-        for other in tx.memory.lanes.iter().filter(|l| l.queue == queue) {
-            let active: i64 = tx
-                .sql("SELECT count(*) FROM jobs INDEXED BY jobs_active WHERE lane = ?1 AND token IS NOT NULL")?
-                .query_row([other.id], |r| r.get(0))
-                .map_err(|e| sqlite_error(&e))?;
-            in_use += usize::try_from(active).unwrap_or(usize::MAX);
+        let left = room(switches.paused, switches.concurrency, || active(tx, &queue))?;
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
+        if switches.concurrency.is_some() {
+            self.left.insert(queue, left);
         }
-        let left = (limit as usize).saturating_sub(in_use);
-        self.left.insert(queue, left);
         Ok(left)
     }
 
@@ -215,4 +211,14 @@ impl Permits {
             *left
         })
     }
+}
+
+/// How many jobs of a queue nodes have, counted from the rows.
+fn active(tx: &Tx<'_, '_>, queue: &Arc<str>) -> Result<u64, StoreError> {
+    let mut sum = 0;
+    for lane in tx.memory.lanes.iter().filter(|l| l.queue == *queue) {
+        let active: i64 = tx.sql(ACTIVE)?.query_row([lane.id], |r| r.get(0)).map_err(|e| sqlite_error(&e))?;
+        sum += active.unsigned_abs();
+    }
+    Ok(sum)
 }

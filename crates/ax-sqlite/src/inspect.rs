@@ -108,12 +108,11 @@ pub(crate) fn queue_counts(conn: &Connection, queue: &str) -> rusqlite::Result<[
 pub(crate) fn queues(conn: &Connection) -> rusqlite::Result<Vec<Queue>> {
     let mut all: BTreeMap<String, Queue> = BTreeMap::new();
     let named = |name: String| Queue { name, ..Queue::default() };
-    let mut statement = conn.prepare_cached("SELECT name, paused, concurrency FROM queues")?;
+    let mut statement = conn.prepare_cached("SELECT name, paused, concurrency, paused_at, reason FROM queues")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let name: String = row.get(0)?;
-        let queue = Queue { paused: row.get(1)?, concurrency: row.get(2)?, ..named(name.clone()) };
-        all.insert(name, queue);
+        let queue = crate::queues::row(row)?;
+        all.insert(queue.name.clone(), queue);
     }
     // A lane without counts was made for a request that was refused.
     let mut statement =
@@ -136,6 +135,30 @@ pub(crate) fn counts(conn: &Connection, now: Timestamp) -> rusqlite::Result<Coun
         let rows = statement.query_map([], |r| r.get(0))?;
         rows.collect::<rusqlite::Result<_>>()?
     };
+    for lane in lanes {
+        let times = due_times(conn, lane, READY_CAP.saturating_sub(counts.ready), now)?;
+        counts.ready += times.ready;
+        counts.oldest_ready = counts.oldest_ready.into_iter().chain(times.oldest_ready).min();
+        counts.next_due = counts.next_due.into_iter().chain(times.next_due).min();
+    }
+    counts.today = day_totals(conn, now.day())?;
+    for totals in day_totals(conn, ALL_TIME)? {
+        counts.totals.add(&totals);
+    }
+    Ok(counts)
+}
+
+/// What waits in a lane, by time.
+#[derive(Default)]
+pub(crate) struct DueTimes {
+    /// How many are due; counted up to what was asked for.
+    pub(crate) ready: u64,
+    pub(crate) oldest_ready: Option<Timestamp>,
+    pub(crate) next_due: Option<Timestamp>,
+}
+
+/// A few seeks in the claim index for each priority.
+pub(crate) fn due_times(conn: &Connection, lane: i64, most: u64, now: Timestamp) -> rusqlite::Result<DueTimes> {
     let mut ready = conn.prepare_cached(
         "SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_claim
          WHERE lane = ?1 AND priority = ?2 AND claim_at IS NOT NULL AND claim_at <= ?3 LIMIT ?4)",
@@ -145,26 +168,21 @@ pub(crate) fn counts(conn: &Connection, now: Timestamp) -> rusqlite::Result<Coun
          WHERE lane = ?1 AND priority = ?2 AND claim_at IS NOT NULL AND claim_at > ?3",
     )?;
     let earlier = |a: Option<Timestamp>, b: Option<Timestamp>| a.into_iter().chain(b).min();
-    for lane in lanes {
-        for priority in 1..=10u8 {
-            let oldest: Option<i64> = first.query_row(params![lane, priority, i64::MIN], |r| r.get(0))?;
-            let Some(oldest) = oldest.map(Timestamp) else { continue };
-            let mut next = Some(oldest);
-            if oldest <= now {
-                counts.oldest_ready = earlier(counts.oldest_ready, Some(oldest));
-                let room = i64::try_from(READY_CAP.saturating_sub(counts.ready)).unwrap_or(0);
-                counts.ready +=
-                    ready.query_row(params![lane, priority, now.0, room], |r| r.get::<_, i64>(0))?.unsigned_abs();
-                next = first.query_row(params![lane, priority, now.0], |r| r.get::<_, Option<i64>>(0))?.map(Timestamp);
-            }
-            counts.next_due = earlier(counts.next_due, next);
+    let mut times = DueTimes::default();
+    for priority in 1..=10u8 {
+        let oldest: Option<i64> = first.query_row(params![lane, priority, i64::MIN], |r| r.get(0))?;
+        let Some(oldest) = oldest.map(Timestamp) else { continue };
+        let mut next = Some(oldest);
+        if oldest <= now {
+            times.oldest_ready = earlier(times.oldest_ready, Some(oldest));
+            let room = i64::try_from(most.saturating_sub(times.ready)).unwrap_or(i64::MAX);
+            times.ready +=
+                ready.query_row(params![lane, priority, now.0, room], |r| r.get::<_, i64>(0))?.unsigned_abs();
+            next = first.query_row(params![lane, priority, now.0], |r| r.get::<_, Option<i64>>(0))?.map(Timestamp);
         }
+        times.next_due = earlier(times.next_due, next);
     }
-    counts.today = day_totals(conn, now.day())?;
-    for totals in day_totals(conn, ALL_TIME)? {
-        counts.totals.add(&totals);
-    }
-    Ok(counts)
+    Ok(times)
 }
 
 fn day_totals(conn: &Connection, day: i64) -> rusqlite::Result<Vec<DayTotals>> {

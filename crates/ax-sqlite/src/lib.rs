@@ -21,6 +21,7 @@ mod rows;
 mod store;
 mod tasks;
 mod tx;
+mod why;
 mod writer;
 
 pub use lock::LockHolder;

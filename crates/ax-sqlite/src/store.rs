@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use ax_model::gates::{JobWhy, QueueWhy};
 use ax_model::job::{Job, State};
 use ax_model::lifecycle::Refusal;
 use ax_model::new_job::NewJob;
@@ -27,7 +28,7 @@ use crate::lock::{Lock, LockHolder, acquire};
 use crate::readers::Readers;
 use crate::tx::{Memory, Tx};
 use crate::writer::{Message, Parked, Write, Writer, closed};
-use crate::{apply, check, enqueue, inspect, leases, list, migrate, queues, retention, tasks};
+use crate::{apply, check, enqueue, inspect, leases, list, migrate, queues, retention, tasks, why};
 
 /// The oldest SQLite without the WAL-reset bug, which can damage a file that two connections write or checkpoint.
 const OLDEST_SQLITE: i32 = 3_051_003;
@@ -83,6 +84,7 @@ impl From<StoreError> for OpenError {
 /// An open store. Its file is locked against other processes until it is closed or dropped.
 pub struct SqliteStore {
     clock: Arc<dyn Clock>,
+    ageing: Ageing,
     writer: Mutex<Option<Arc<Sender<Message>>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     readers: Readers,
@@ -141,6 +143,7 @@ impl SqliteStore {
             .map_err(|e| file_error(&path, &e))?;
         Ok(SqliteStore {
             clock: options.clock,
+            ageing: options.ageing,
             writer: Mutex::new(Some(sender)),
             thread: Mutex::new(Some(thread)),
             readers,
@@ -306,6 +309,16 @@ impl Store for SqliteStore {
     fn lanes(&self) -> Reply<'_, Vec<LaneStats>> {
         let now = self.now();
         self.readers.read(move |conn| snapshot(conn, |conn| inspect::lanes(conn, now)))
+    }
+
+    fn why(&self, id: JobId, offers: Arc<[String]>) -> Reply<'_, Option<JobWhy>> {
+        let (ageing, now) = (self.ageing, self.now());
+        self.readers.read(move |conn| snapshot(conn, |conn| why::job(conn, id, &offers, &ageing, now)))
+    }
+
+    fn why_queue(&self, name: String, offers: Arc<[String]>) -> Reply<'_, Option<QueueWhy>> {
+        let now = self.now();
+        self.readers.read(move |conn| snapshot(conn, |conn| why::queue(conn, &name, &offers, now)))
     }
 
     fn check(&self) -> Reply<'_, Vec<String>> {

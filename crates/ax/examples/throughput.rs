@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ax::model::Life;
+use ax::model::gates::{JobWhy, QueueWhy};
 use ax::model::lifecycle::Fence;
 use ax::model::new_job::NewJob;
 use ax::model::store::{
@@ -130,6 +131,12 @@ impl Store for Nothing {
     fn counts(&self) -> Reply<'_, Counts> {
         reply(Counts::default())
     }
+    fn why(&self, _: JobId, _: Arc<[String]>) -> Reply<'_, Option<JobWhy>> {
+        reply(None)
+    }
+    fn why_queue(&self, _: String, _: Arc<[String]>) -> Reply<'_, Option<QueueWhy>> {
+        reply(None)
+    }
     fn check(&self) -> Reply<'_, Vec<String>> {
         reply(vec![])
     }
@@ -164,7 +171,7 @@ async fn drain_over_sqlite() {
         let engine = Engine::open(Options::new(dir.path().join("a.db"))).await.unwrap();
         let client = engine.client();
         // The queue is paused while it fills, so that the drain is measured alone.
-        let pause = |paused| QueueChange { name: "default".into(), paused: Some(paused), concurrency: None };
+        let pause = |paused| QueueChange { name: "default".into(), paused: Some(paused), ..QueueChange::default() };
         client.set_queue(pause(true)).await.unwrap();
         engine.start(handlers(slots)).await.unwrap();
         let begun = SystemClock.elapsed();

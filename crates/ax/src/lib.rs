@@ -41,6 +41,7 @@ mod status;
 mod task_error;
 mod waiters;
 mod watcher;
+mod why;
 
 pub use ax_model as model;
 pub use ax_model::limits::Limits;
@@ -69,3 +70,4 @@ pub use runner::{Attempt, Outcome, Runner, Stop, StopReason, Stopper};
 pub use shutdown::StopReport;
 pub use status::{RunningNow, Status};
 pub use task_error::TaskError;
+pub use why::{NodeWhy, WhyJob, WhyQueue};

@@ -106,6 +106,11 @@ impl LocalQueue {
         self.room.notified().await;
     }
 
+    /// How many jobs wait here before this one, if it waits here.
+    pub(crate) fn ahead_of(&self, id: JobId) -> Option<usize> {
+        self.lock().jobs.values().position(|job| job.attempt.id == id)
+    }
+
     /// Jobs that wait here.
     pub(crate) fn len(&self) -> usize {
         self.lock().jobs.len()

@@ -12,10 +12,14 @@ on_every_store! {
     a_pause_gives_claimed_jobs_back;
     urgent_jobs_overtake_and_equals_go_by_due_time;
     a_queues_limit_holds;
+    /// I14
+    i14_nothing_starts_once_a_pause_has_returned;
+    /// C058
+    c058_short_work_runs_between_long_work_that_fills_the_one_slot;
 }
 
 fn pause(name: &str, paused: bool) -> QueueChange {
-    QueueChange { name: name.into(), paused: Some(paused), concurrency: None }
+    QueueChange { name: name.into(), paused: Some(paused), ..QueueChange::default() }
 }
 
 async fn c102_c103_nothing_starts_in_a_paused_queue_and_nothing_is_forgotten(on: On) {
@@ -106,7 +110,7 @@ async fn a_queues_limit_holds(on: On) {
     let w = World::new(on);
     let engine = w.start(4).await;
     let client = engine.client();
-    let change = QueueChange { name: "default".into(), paused: None, concurrency: Some(Some(2)) };
+    let change = QueueChange { name: "default".into(), concurrency: Some(Some(2)), ..QueueChange::default() };
     client.set_queue(change).await.unwrap();
     client.enqueue(vec![job("gate"); 6]).await.unwrap();
     eventually("two run", || async { w.script.running() == 2 }).await;
@@ -119,4 +123,78 @@ async fn a_queues_limit_holds(on: On) {
     }
     engine.stop(Duration::from_secs(1)).await;
     w.is_sound().await;
+}
+
+/// I14: paused means no start after the pause has returned; what ran by then is counted.
+async fn i14_nothing_starts_once_a_pause_has_returned(on: On) {
+    let w = World::new(on);
+    let engine = w.start(3).await;
+    let client = engine.client();
+    let busy = |client: ax::Client| async move {
+        loop {
+            client.enqueue_one(job("ok")).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let load = [tokio::spawn(busy(client.clone())), tokio::spawn(busy(client.clone()))];
+    for _ in 0..15 {
+        let before = w.script.started();
+        eventually("jobs start", || async { w.script.started() > before }).await;
+        client.set_queue(pause("default", true)).await.unwrap();
+        // Only what a slot had taken before the pause returned may still call its function: one a slot.
+        let at_pause = w.script.started();
+        settle_down().await;
+        assert!(w.script.started() <= at_pause + 3, "{} started in the pause", w.script.started() - at_pause);
+        let at_rest = w.script.started();
+        settle_down().await;
+        assert_eq!(w.script.started(), at_rest);
+        client.set_queue(pause("default", false)).await.unwrap();
+    }
+    load.into_iter().for_each(|task| task.abort());
+    w.stop(&engine).await;
+}
+
+/// C058: one slot. X is wanted every second and runs for five, Y every three and runs for a fifth; each is there once at a
+/// time, as repeated work is. Y runs at least once in 15 seconds, and what is due first starts first.
+async fn c058_short_work_runs_between_long_work_that_fills_the_one_slot(on: On) {
+    let w = World::new(on);
+    let engine = w.start(1).await;
+    let client = engine.client();
+    let (mut order, mut ys, mut started_y): (Vec<ax::JobId>, Vec<ax::JobId>, Vec<u64>) = (vec![], vec![], vec![]);
+    let (mut ends_ms, mut seen) = (None, 0);
+    for now_ms in (0..120_000).step_by(100) {
+        for (key, every_ms) in [("x", 1_000), ("y", 3_000)] {
+            if now_ms % every_ms != 0 {
+                continue;
+            }
+            let made = client
+                .enqueue_one(JobRequest { key: Some(key.into()), unique_for_ms: Some(0), ..job("gate") })
+                .await
+                .unwrap();
+            if made.created {
+                order.push(made.id);
+                ys.extend((key == "y").then_some(made.id));
+            }
+        }
+        if ends_ms.is_none() && order.len() > seen {
+            eventually("the slot is taken", || async { w.script.started() > seen }).await;
+            seen = w.script.started();
+            let is_y = ys.contains(&w.script.starts.lock().unwrap()[seen - 1]);
+            ends_ms = Some(now_ms + if is_y { 200 } else { 5_000 });
+            started_y.extend(is_y.then_some(now_ms));
+        }
+        w.advance_ms(100);
+        if ends_ms.is_some_and(|at| at <= now_ms + 100) {
+            let running = w.script.starts.lock().unwrap()[seen - 1];
+            w.script.gate.add_permits(1);
+            w.until(running, State::Success).await;
+            ends_ms = None;
+        }
+    }
+    let starts = w.script.starts.lock().unwrap().clone();
+    assert!(starts.len() > 30, "{}", starts.len());
+    assert_eq!(starts, order[..starts.len()], "what is due first starts first");
+    let longest = started_y.windows(2).map(|pair| pair[1] - pair[0]).max();
+    assert!(started_y[0] <= 15_000 && longest.is_some_and(|gap| gap <= 15_000), "{started_y:?}");
+    w.stop(&engine).await;
 }

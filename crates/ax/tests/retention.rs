@@ -16,7 +16,10 @@ async fn a_job_that_did_not_start_in_time_is_dead(on: On) {
     let w = World::new(on);
     let engine = w.start(1).await;
     let client = engine.client();
-    client.set_queue(QueueChange { name: "default".into(), paused: Some(true), concurrency: None }).await.unwrap();
+    client
+        .set_queue(QueueChange { name: "default".into(), paused: Some(true), ..QueueChange::default() })
+        .await
+        .unwrap();
     let limit = w.store.now().plus_ms(10_000);
     let made = client.enqueue_one(JobRequest { start_before: Some(limit), ..job("ok") }).await.unwrap();
     let waiting = {

@@ -163,7 +163,7 @@ async fn an_attempt_whose_lease_is_lost_is_ended(on: On) {
     let other = Engine::open_store(Arc::clone(&w.store), ax::Options { seed: Some(99), ..w.options() });
     other
         .client()
-        .set_queue(ax::QueueChange { name: "default".into(), paused: Some(true), concurrency: None })
+        .set_queue(ax::QueueChange { name: "default".into(), paused: Some(true), ..ax::QueueChange::default() })
         .await
         .unwrap();
     assert_eq!(other.recover().await.unwrap(), 1);

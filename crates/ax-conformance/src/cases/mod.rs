@@ -104,6 +104,13 @@ table! { $
         a_lowered_limit_lets_running_jobs_be
         settings_are_told_and_kept
     }
+    why {
+        each_gate_is_named_and_lifted
+        c028_a_hung_run_is_named_as_what_blocks
+        a_pause_is_told_with_its_beginning_and_reason
+        the_number_ahead_is_the_order_of_claims
+        why_and_claim_agree_on_mixed_stores
+    }
     parking {
         woken_by_an_enqueue
         woken_by_the_due_time

@@ -166,7 +166,15 @@ pub(super) fn a_lowered_limit_lets_running_jobs_be(h: &mut Harness) {
 pub(super) fn settings_are_told_and_kept(h: &mut Harness) {
     let name = "Ünusual 'queue' \u{1F600}";
     let mut by_state = [0; 9];
-    let expected = |paused, concurrency, by_state| Queue { name: name.to_owned(), paused, concurrency, by_state };
+    let begun = h.now();
+    let expected = |paused: bool, concurrency, by_state| Queue {
+        name: name.to_owned(),
+        paused,
+        paused_since: paused.then_some(begun),
+        concurrency,
+        by_state,
+        ..Queue::default()
+    };
     assert_eq!(h.pause(name, true), expected(true, None, by_state));
     assert_eq!(h.limit(name, Some(u32::MAX)), expected(true, Some(u32::MAX), by_state));
     add(h, name, 2);

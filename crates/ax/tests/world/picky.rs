@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ax::model::gates::{JobWhy, QueueWhy};
 use ax::model::new_job::NewJob;
 use ax::model::store::{
     Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, EnqueueRefusal, LaneStats, Matching, Pruned, Recovered,
@@ -58,6 +59,8 @@ impl Store for Picky {
         matching(filter: Filter, cap: usize) -> Matching;
         counts() -> Counts;
         lanes() -> Vec<LaneStats>;
+        why(id: JobId, offers: Arc<[String]>) -> Option<JobWhy>;
+        why_queue(name: String, offers: Arc<[String]>) -> Option<QueueWhy>;
         check() -> Vec<String>;
     }
 }

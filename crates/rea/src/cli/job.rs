@@ -8,8 +8,9 @@ use serde_json::value::to_raw_value;
 
 use super::road::{Exact, Road};
 use super::show::{self, Screen, line, pair, word};
+use super::waits::{self, Waits};
 use super::whole::whole;
-use super::{Exit, Failure, Reach, ends, waits};
+use super::{Exit, Failure, Reach, ends};
 use crate::http::query::encode;
 use crate::logs::for_terminal;
 
@@ -31,10 +32,10 @@ impl Job {
         let Seen { job, mut exact, past, why } = asked?;
         if self.reach.json {
             put(&mut exact, "history", &past);
-            put(&mut exact, "waits_for", &why);
+            put(&mut exact, "waits_for", &why.filter(|_| job["state"] != "dead").map(|why| why.line));
             show::json(&exact)?;
         } else {
-            print(&job, &exact, &past, why.as_deref())?;
+            print(&job, &exact, &past, why.as_ref())?;
         }
         Ok(Exit::Ok)
     }
@@ -43,8 +44,8 @@ impl Job {
         let id = encode(&whole(road, &self.id).await?);
         let (job, exact) = road.get_exact(&format!("/jobs/{id}"), Duration::ZERO).await?;
         let past = road.get(&format!("/jobs/{id}/attempts")).await?["history"].take();
-        let waiting = matches!(job["state"].as_str(), Some("pending" | "failed" | "dispatched"));
-        let why = if waiting { Some(waits::ask(road, &job).await?) } else { None };
+        let asks = matches!(job["state"].as_str(), Some("pending" | "failed" | "dispatched" | "dead"));
+        let why = if asks { Some(waits::ask(road, &job).await?) } else { None };
         Ok(Seen { job, exact, past, why })
     }
 }
@@ -54,7 +55,7 @@ struct Seen {
     job: Value,
     exact: Exact,
     past: Value,
-    why: Option<String>,
+    why: Option<Waits>,
 }
 
 fn put(exact: &mut Exact, name: &str, value: &impl serde::Serialize) {
@@ -63,18 +64,17 @@ fn put(exact: &mut Exact, name: &str, value: &impl serde::Serialize) {
     }
 }
 
-fn print(job: &Value, exact: &Exact, past: &Value, why: Option<&str>) -> Result<(), Failure> {
+fn print(job: &Value, exact: &Exact, past: &Value, why: Option<&Waits>) -> Result<(), Failure> {
     let screen = Screen::stdout();
     let state = show::state_word(job);
     let text = |name: &str| exact.get(name).map_or_else(|| "-".to_owned(), |raw| for_terminal(raw.get()));
     pair("job", word(&job["task_id"]))?;
     pair("task", word(&job["task"]))?;
     pair("state", screen.state(state))?;
-    if let Some(why) = why {
-        pair("waits for", why)?;
-    }
-    if let Some(why) = ends::dead(job) {
-        pair("why", why)?;
+    match why {
+        Some(Waits { reason: Some(reason), .. }) => pair("why", reason)?,
+        Some(Waits { line, .. }) if state != "dead" => pair("waits for", line)?,
+        _ => {}
     }
     pair("args", format!("{} {}", text("args"), text("kwargs")))?;
     pair("queue", format!("{}, priority {}", word(&job["queue"]), job["priority"]))?;

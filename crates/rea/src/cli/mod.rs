@@ -28,6 +28,7 @@ mod trace;
 mod wait;
 mod waits;
 mod whole;
+mod why;
 
 use std::process::ExitCode;
 
@@ -59,6 +60,8 @@ enum Verb {
     Jobs(jobs::Jobs),
     /// Show one job: what it is, what it waits for, what became of its attempts
     Job(job::Job),
+    /// Say what a job or a queue waits for, gate by gate, and what lifts it
+    Why(why::Why),
     /// Show what a job wrote, also while it runs
     #[command(visible_alias = "log")]
     Logs(logs::Logs),
@@ -126,6 +129,7 @@ fn run(verb: Verb) -> Result<Exit, Failure> {
         Verb::Enqueue(verb) => asking(verb.run()),
         Verb::Jobs(verb) => asking(verb.run()),
         Verb::Job(verb) => asking(verb.run()),
+        Verb::Why(verb) => asking(verb.run()),
         Verb::Logs(verb) => asking(verb.run()),
         Verb::Trace(verb) => asking(verb.run()),
         Verb::Cancel(verb) => asking(verb.run()),

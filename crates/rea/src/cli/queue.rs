@@ -26,6 +26,9 @@ enum Verb {
     Pause {
         /// The queue
         name: String,
+        /// Why, for those who ask `rea why`
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
         #[command(flatten)]
         reach: Reach,
     },
@@ -53,7 +56,11 @@ impl Queue {
     pub(super) async fn run(self) -> Result<Exit, Failure> {
         match self.verb {
             Verb::List { reach } => list(&reach).await,
-            Verb::Pause { name, reach } => change(&reach, &name, "/pause", "{}".to_owned()).await,
+            Verb::Pause { name, reason: None, reach } => change(&reach, &name, "/pause", "{}".to_owned()).await,
+            Verb::Pause { name, reason, reach } => {
+                let body = serde_json::json!({ "paused": true, "reason": reason }).to_string();
+                change(&reach, &name, "", body).await
+            }
             Verb::Resume { name, reach } => change(&reach, &name, "/resume", "{}".to_owned()).await,
             Verb::Limit { name, limit, reach } => {
                 let wrong =

@@ -91,6 +91,9 @@ impl Road {
     fn over(engine: Engine, db: &Path) -> Road {
         let shared = Shared::new(&engine, LogStore::of(db), Some("no server runs".to_owned()));
         Road::Store { api: Api::new(shared, loopback_guard()), engine }
+        let shared = Shared::new(&engine, LogStore::of(db), Some(crate::wire::why::NO_SERVER.to_owned()));
+        let guard = Guard::new(None, Vec::new(), [127, 0, 0, 1].into());
+        Road::Store { api: Api::new(shared, guard), engine }
     }
 
     /// The API of the server in this process.

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{Failure, narrow};
 use crate::logs::for_terminal;
 use crate::wire::time;
+pub(super) use crate::wire::time::duration_ms;
 
 /// What stdout can take.
 pub(super) struct Screen {
@@ -59,6 +60,16 @@ impl Screen {
             }
             _ => table.lines().try_for_each(|text| line(text.trim_end())),
         }
+    }
+
+    /// Good news, coloured.
+    pub(super) fn good(&self, text: &str) -> String {
+        if self.colour { format!("\x1b[32m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// Bad news, coloured.
+    pub(super) fn bad(&self, text: &str) -> String {
+        if self.colour { format!("\x1b[31m{text}\x1b[0m") } else { text.to_owned() }
     }
 
     /// A job's state, coloured.
@@ -124,20 +135,6 @@ fn colour_of(word: &str) -> Color {
     }
 }
 
-/// A length of time in one unit.
-pub(super) fn duration_ms(ms: u64) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "for people")]
-    let s = ms as f64 / 1000.0;
-    match ms {
-        0..1_000 => format!("{ms} ms"),
-        1_000..10_000 => format!("{s:.1} s"),
-        10_000..120_000 => format!("{s:.0} s"),
-        120_000..7_200_000 => format!("{:.0} min", s / 60.0),
-        7_200_000..172_800_000 => format!("{:.0} h", s / 3_600.0),
-        _ => format!("{:.0} d", s / 86_400.0),
-    }
-}
-
 /// A value's text without quotes, made harmless; `-` for nothing.
 pub(super) fn word(value: &Value) -> String {
     match value {
@@ -173,6 +170,13 @@ pub(super) fn line(text: impl AsRef<str>) -> Result<(), Failure> {
 /// A note to the person that is not the answer: stderr.
 pub(super) fn note(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", for_terminal(text));
+}
+
+/// Whether the terminal takes more than ASCII, by the locale.
+pub(super) fn is_utf8() -> bool {
+    let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
+    let locale = set.into_iter().find(|value| !value.is_empty()).unwrap_or_default().to_ascii_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
 }
 
 /// A name and what it is, in two columns.

@@ -21,6 +21,7 @@ pub mod queues;
 pub mod status;
 pub mod trace;
 pub mod wait;
+pub mod why;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -123,6 +124,7 @@ fn routes() -> Vec<(&'static str, &'static str, MethodRouter<Shared>)> {
         ("get", "/jobs/{id}", get(job::show)),
         ("get", "/jobs/{id}/attempts", get(job::attempts)),
         ("get", "/jobs/{id}/log", get(log::read)),
+        ("get", "/jobs/{id}/why", get(why::of_job)),
         ("post", "/jobs/{id}/cancel", post(job::cancel)),
         ("post", "/jobs/{id}/retry", post(job::retry)),
         ("post", "/jobs/{id}/mark-success", post(job::mark_success)),
@@ -131,6 +133,7 @@ fn routes() -> Vec<(&'static str, &'static str, MethodRouter<Shared>)> {
         ("get", "/queues", get(queues::list)),
         ("get", "/queues/{name}", get(queues::show)),
         ("post", "/queues/{name}", post(queues::change)),
+        ("get", "/queues/{name}/why", get(why::of_queue)),
         ("post", "/queues/{name}/pause", post(queues::pause)),
         ("post", "/queues/{name}/resume", post(queues::resume)),
         ("get", "/tasks", get(status::tasks)),

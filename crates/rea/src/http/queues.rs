@@ -14,6 +14,9 @@ use crate::error::{Code, Problem, clip};
 use crate::wire::job::{ByState, QueueView};
 use crate::wire::time;
 
+/// Longest reason of a pause.
+const REASON_CHARS: usize = 200;
+
 #[derive(Serialize)]
 struct Queues<'a> {
     queues: Vec<QueueView<'a>>,
@@ -67,16 +70,16 @@ pub(super) async fn show(State(shared): State<Shared>, Path(name): Path<String>,
 /// `POST /queues/{name}/pause`: nothing of it is claimed any more; what runs goes on.
 pub(super) async fn pause(State(shared): State<Shared>, Path(name): Path<String>, body: Body) -> Answer {
     nothing(body).await?;
-    apply(&shared, QueueChange { name, paused: Some(true), concurrency: None }).await
+    apply(&shared, QueueChange { name, paused: Some(true), ..QueueChange::default() }).await
 }
 
 /// `POST /queues/{name}/resume`.
 pub(super) async fn resume(State(shared): State<Shared>, Path(name): Path<String>, body: Body) -> Answer {
     nothing(body).await?;
-    apply(&shared, QueueChange { name, paused: Some(false), concurrency: None }).await
+    apply(&shared, QueueChange { name, paused: Some(false), ..QueueChange::default() }).await
 }
 
-/// `POST /queues/{name}` with `{"concurrency": n | null, "paused": bool}`.
+/// `POST /queues/{name}` with `{"concurrency": n | null, "paused": bool, "reason": "…"}`.
 pub(super) async fn change(State(shared): State<Shared>, Path(name): Path<String>, body: Body) -> Answer {
     let body = body::read(body, BODY_MAX).await?;
     let fields: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&body)
@@ -94,10 +97,21 @@ pub(super) async fn change(State(shared): State<Shared>, Path(name): Path<String
                 let wrong = || Problem::field("paused", "must be true or false");
                 change.paused = Some(value.as_bool().ok_or_else(wrong)?);
             }
-            other => return Err(Problem::unknown_field(other, &["concurrency", "paused"])),
+            "reason" => change.reason = Some(reason(value)?),
+            other => return Err(Problem::unknown_field(other, &["concurrency", "paused", "reason"])),
         }
     }
+    if change.reason.is_some() && change.paused != Some(true) {
+        return Err(Problem::field("reason", "goes with \"paused\": true"));
+    }
     apply(&shared, change).await
+}
+
+/// One line for people.
+fn reason(value: &serde_json::Value) -> Result<String, Problem> {
+    let fits = |text: &&str| text.chars().count() <= REASON_CHARS && !text.chars().any(char::is_control);
+    let wrong = || Problem::field("reason", format!("must be one line of at most {REASON_CHARS} characters"));
+    value.as_str().filter(fits).map(str::to_owned).ok_or_else(wrong)
 }
 
 async fn apply(shared: &Shared, change: QueueChange) -> Answer {

@@ -236,6 +236,8 @@ impl Serialize for ByState<'_> {
 pub struct QueueView<'a> {
     name: &'a str,
     paused: bool,
+    paused_since: Option<String>,
+    pause_reason: Option<&'a str>,
     concurrency: Option<u32>,
     counts: ByState<'a>,
 }
@@ -245,6 +247,8 @@ impl<'a> From<&'a Queue> for QueueView<'a> {
         QueueView {
             name: &queue.name,
             paused: queue.paused,
+            paused_since: queue.paused_since.map(time::text),
+            pause_reason: queue.pause_reason.as_deref(),
             concurrency: queue.concurrency,
             counts: ByState(&queue.by_state),
         }

@@ -4,3 +4,4 @@ pub mod job;
 pub mod number;
 pub mod request;
 pub mod time;
+pub mod why;

@@ -1,4 +1,4 @@
-//! Instants as RFC 3339 text, UTC with microseconds. The only place where the two forms meet.
+//! Instants as RFC 3339 text, UTC with microseconds, and lengths of time for people. The only place where the forms meet.
 
 use ax::model::Timestamp;
 use jiff::fmt::temporal::DateTimePrinter;
@@ -30,6 +30,21 @@ pub fn parse(text: &str) -> Result<Timestamp, String> {
     let at: jiff::Timestamp = text.parse().map_err(|_| SHAPE.to_owned())?;
     let nanos = at.as_nanosecond();
     i64::try_from(-(-nanos).div_euclid(1000)).map(Timestamp).map_err(|_| SHAPE.to_owned())
+}
+
+/// A length of time in one unit, for people.
+#[must_use]
+pub fn duration_ms(ms: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    let s = ms as f64 / 1000.0;
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        1_000..10_000 => format!("{s:.1} s"),
+        10_000..120_000 => format!("{s:.0} s"),
+        120_000..7_200_000 => format!("{:.0} min", s / 60.0),
+        7_200_000..172_800_000 => format!("{:.0} h", s / 3_600.0),
+        _ => format!("{:.0} d", s / 86_400.0),
+    }
 }
 
 #[cfg(test)]

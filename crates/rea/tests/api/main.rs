@@ -13,3 +13,4 @@ mod nodes;
 mod openapi;
 mod queues;
 mod wait;
+mod why;

@@ -33,7 +33,7 @@ async fn every_command_that_prints_data_prints_json_when_asked_to() {
         let more: Vec<&str> = match name.as_str() {
             "init" => vec!["new"],
             "enqueue" => vec!["echo"],
-            "job" | "trace" | "cancel" => vec![&id],
+            "job" | "why" | "trace" | "cancel" => vec![&id],
             "retry" => vec![&other],
             "queue pause" | "queue resume" => vec!["default"],
             "schedule next" => vec!["@daily"],

@@ -21,6 +21,18 @@ async fn jobs_are_stored_shown_and_steered_without_a_server() {
     let shown = bed.rea(&["job", &id]);
     assert!(shown.out.contains("12345678901234567890123}"), "{}", shown.out);
     assert!(shown.out.contains("waits for    a server"), "{}", shown.out);
+    let why = bed.rea(&["why", &id[..13]]);
+    assert!(
+        why.out.starts_with("waits for a server: none runs on this store\nwhat helps: start one: rea serve\n"),
+        "{}",
+        why.out
+    );
+    assert!(why.out.contains(" server       a server: none runs on this store  <- blocks"), "{}", why.out);
+    let ascii = bed.command().args(["why", &id]).env("LC_ALL", "C").output().unwrap();
+    assert!(ascii.stdout.is_ascii() && ascii.stdout.windows(9).any(|w| w == b"NO server"));
+    assert_eq!(bed.rea(&["why", "default", "--json"]).json()["blocked_by"], "server");
+    let nothing = bed.rea(&["why", "nothing"]);
+    assert_eq!((nothing.code, nothing.err.contains("is no job id and no queue")), (3, true), "{}", nothing.err);
     assert_eq!(bed.rea(&["job", &id, "--json"]).json()["kwargs"], serde_json::json!({}));
     assert_eq!(bed.rea(&["queue", "pause", "default", "--json"]).json()["paused"], true);
     assert!(bed.rea(&["queue", "list"]).out.contains("paused"));
@@ -170,7 +182,8 @@ fn help_has_the_exit_codes_and_examples() {
         "{}",
         help.out
     );
-    for verb in ["serve", "enqueue", "jobs", "job", "log", "trace", "cancel", "retry", "status", "tasks", "queue", "db"]
+    for verb in
+        ["serve", "enqueue", "jobs", "job", "why", "log", "trace", "cancel", "retry", "status", "tasks", "queue", "db"]
     {
         assert!(help.out.contains(verb), "{verb}");
         assert_eq!(bed.rea(&[verb, "--help"]).code, 0, "{verb}");

@@ -1,0 +1,97 @@
+//! Why a job or a queue stands still: what the store says, and what of this engine stands between.
+
+use std::sync::Arc;
+
+use ax_model::JobId;
+use ax_model::catalogue::nearest;
+use ax_model::gates::{JobWhy, QueueWhy};
+use ax_model::store::StoreError;
+
+use crate::client::Client;
+use crate::node::Stage;
+use crate::status::RunningNow;
+
+/// What of this engine decides whether something is taken and run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeWhy {
+    /// It takes jobs: it was started and does not stop.
+    pub working: bool,
+    /// The store's trouble.
+    pub trouble: Option<String>,
+    /// Attempts it runs at a time.
+    pub slots: usize,
+    /// Slots that have a job.
+    pub busy: usize,
+    /// What runs in them, the longest first.
+    pub running: Vec<RunningNow>,
+    /// Jobs claimed and not started.
+    pub local_queue: usize,
+    /// The tasks it offers.
+    pub offers: Arc<[String]>,
+}
+
+/// Why a job stands where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WhyJob {
+    /// What the store says.
+    pub store: JobWhy,
+    /// This engine.
+    pub node: NodeWhy,
+    /// The job is held by this engine, if it is held by one.
+    pub here: bool,
+    /// How many jobs of the local queue go before it, if it waits there.
+    pub local_ahead: Option<usize>,
+    /// Tasks that are offered and have much the same name.
+    pub nearest: Vec<String>,
+}
+
+/// Why a queue moves or stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WhyQueue {
+    /// What the store says.
+    pub store: QueueWhy,
+    /// This engine.
+    pub node: NodeWhy,
+}
+
+impl Client {
+    /// What stands between a job and a worker.
+    ///
+    /// # Errors
+    /// The store's own trouble.
+    pub async fn why(&self, id: JobId) -> Result<Option<WhyJob>, StoreError> {
+        let node = self.node_why();
+        let Some(store) = self.node.store.why(id, Arc::clone(&node.offers)).await? else { return Ok(None) };
+        let job = &store.job;
+        let near = if store.offered { vec![] } else { nearest(&job.spec.task, node.offers.iter().map(String::as_str)) };
+        let nearest = near.into_iter().map(str::to_owned).collect();
+        let here = job.life.lease.is_some_and(|lease| lease.node == self.node.id);
+        Ok(Some(WhyJob { here, local_ahead: self.node.local.ahead_of(id), nearest, store, node }))
+    }
+
+    /// What stands between the jobs of a queue and the workers; `None` = it has never had a job or a setting.
+    ///
+    /// # Errors
+    /// The store's own trouble.
+    pub async fn why_queue(&self, name: &str) -> Result<Option<WhyQueue>, StoreError> {
+        let node = self.node_why();
+        let store = self.node.store.why_queue(name.to_owned(), Arc::clone(&node.offers)).await?;
+        Ok(store.map(|store| WhyQueue { store, node }))
+    }
+
+    fn node_why(&self) -> NodeWhy {
+        let node = &self.node;
+        let offers = node.runner.get().map(|runner| runner.offers().borrow().iter().map(|t| t.name.clone()).collect());
+        let mut running = self.running();
+        running.sort_by_key(|live| live.started_at.unwrap_or(live.claimed_at));
+        NodeWhy {
+            working: node.stage() == Stage::Working,
+            trouble: node.troubles.now(),
+            slots: node.board.slots(),
+            busy: node.local.busy(),
+            running,
+            local_queue: node.local.len(),
+            offers: offers.unwrap_or_default(),
+        }
+    }
+}
