@@ -3,6 +3,7 @@
 //! It keeps rows and decides nothing: every next state comes from `ax_model::lifecycle::decide`. One verb, one file.
 
 mod apply;
+mod backup;
 mod check;
 mod claim;
 mod counts;
@@ -24,6 +25,7 @@ mod tx;
 mod why;
 mod writer;
 
-pub use lock::LockHolder;
+pub use backup::{Copied, look_through};
+pub use lock::{Lock, LockHolder, acquire};
 pub use migrate::{MigrationPlan, SCHEMA_SQL, plan};
 pub use store::{OpenError, SqliteOptions, SqliteStore};

@@ -26,7 +26,7 @@ pub struct LockHolder {
 
 /// The held lock. Ends with the value, or with the process.
 #[derive(Debug)]
-pub(crate) struct Lock {
+pub struct Lock {
     file: File,
 }
 
@@ -51,7 +51,7 @@ fn open(path: &Path) -> std::io::Result<File> {
 ///
 /// # Errors
 /// `Ok(Err(holder))` when another process keeps it; `Err` when the file can't be opened or locked at all.
-pub(crate) fn acquire(db: &Path, wait: Duration) -> std::io::Result<Result<Lock, LockHolder>> {
+pub fn acquire(db: &Path, wait: Duration) -> std::io::Result<Result<Lock, LockHolder>> {
     let path = lock_path(db);
     let mut file = open(&path)?;
     let pause = Duration::from_millis(10);

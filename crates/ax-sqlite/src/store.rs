@@ -179,6 +179,14 @@ impl SqliteStore {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
+    /// Copies the store as it is now into the new file `to`. Blocks; the store goes on working.
+    ///
+    /// # Errors
+    /// It can't be read or written, or the copy is not sound.
+    pub fn copy_to(&self, to: &Path) -> Result<crate::Copied, StoreError> {
+        crate::backup::copy(&self.path, to)
+    }
+
     fn sender(&self) -> Option<Arc<Sender<Message>>> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

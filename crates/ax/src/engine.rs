@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use crate::client::Client;
 use crate::journal::{Action, Step, Who};
 use crate::node::{Node, Stage};
-use crate::open::{Home, OpenError};
+use crate::open::{Home, OpenError, StoreCopy};
 use crate::options::Options;
 use crate::runner::Runner;
 use crate::shutdown::{Shutdown, StopReport};
@@ -87,6 +87,15 @@ impl Engine {
     /// It could not be written.
     pub fn announce(&self, url: &str) -> Result<(), StoreError> {
         self.0.home.announce(url)
+    }
+
+    /// Copies the store, as it is at one moment, into the new file `to`, and looks the copy through. Everything goes on
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// It can't be read or written, or the copy is not sound; then `to` is of no use.
+    pub async fn copy_to(&self, to: impl Into<std::path::PathBuf>) -> Result<StoreCopy, StoreError> {
+        self.0.home.copy_to(to.into()).await
     }
 
     /// Ends the leases of dead nodes and returns how many jobs that were. The caller has proof that nothing of those

@@ -64,7 +64,7 @@ pub use handlers::Handlers;
 pub use health::Health;
 pub use journal::{Action, Journal, Silent, Step};
 pub use metrics::{BOUNDS_US, EngineMetrics, Times};
-pub use open::OpenError;
+pub use open::{Held, OpenError, StoreCopy, look_through};
 pub use options::{FailPoint, Options, Retention};
 pub use runner::{Attempt, Outcome, Runner, Stop, StopReason, Stopper};
 pub use shutdown::StopReport;

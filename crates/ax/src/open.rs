@@ -1,7 +1,7 @@
 //! Opening an engine's store. The only file that knows which stores there are.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,6 +45,50 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
+/// What is in a copy of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreCopy {
+    /// Its jobs by state, `State::ALL` order.
+    pub by_state: [u64; 9],
+    /// Its schema's version.
+    pub schema: i64,
+}
+
+impl From<ax_sqlite::Copied> for StoreCopy {
+    fn from(copied: ax_sqlite::Copied) -> StoreCopy {
+        StoreCopy { by_state: copied.by_state, schema: copied.schema }
+    }
+}
+
+/// Looks through a store's file that nobody has open. Blocks.
+///
+/// # Errors
+/// It can't be read, is no store or a newer one, or is not sound.
+pub fn look_through(path: &Path) -> Result<StoreCopy, StoreError> {
+    ax_sqlite::look_through(path).map(StoreCopy::from)
+}
+
+/// The right to replace a store's file: the server's lock, held without opening the store.
+#[derive(Debug)]
+pub struct Held(#[expect(dead_code, reason = "it is let go with the value")] ax_sqlite::Lock);
+
+impl Held {
+    /// Takes the lock of the store at `path`, whether there is one or not, waiting up to `wait`. Blocks.
+    ///
+    /// # Errors
+    /// Another program has the store, or the lock's file can't be written.
+    pub fn take(path: &Path, wait: Duration) -> Result<Held, OpenError> {
+        match ax_sqlite::acquire(path, wait) {
+            Ok(Ok(lock)) => Ok(Held(lock)),
+            Ok(Err(holder)) => Err(OpenError::Locked { pid: holder.pid, url: holder.url, path: path.to_owned() }),
+            Err(error) => {
+                let message = format!("can't lock {}: {error}", path.display());
+                Err(OpenError::Store(StoreError::new(StoreErrorKind::Unusable, message)))
+            }
+        }
+    }
+}
+
 /// The store and what only its kind can do.
 pub(crate) enum Home {
     Sqlite(Arc<SqliteStore>),
@@ -85,6 +129,16 @@ impl Home {
             }),
             Home::Given => Ok(()),
         }
+    }
+
+    /// Copies the store, as it is now, into a new file.
+    pub(crate) async fn copy_to(&self, to: PathBuf) -> Result<StoreCopy, StoreError> {
+        let Home::Sqlite(store) = self else {
+            return Err(StoreError::new(StoreErrorKind::Unusable, "a store that was handed in is copied by its owner"));
+        };
+        let store = Arc::clone(store);
+        let copied = tokio::task::spawn_blocking(move || store.copy_to(&to)).await;
+        copied.map_err(|e| StoreError::new(StoreErrorKind::Io, e.to_string()))?.map(StoreCopy::from)
     }
 
     /// Puts everything in order on disk and lets go of the lock.

@@ -2,6 +2,7 @@
 
 mod act;
 mod address;
+mod backup;
 mod config;
 mod db;
 mod ends;
@@ -17,6 +18,7 @@ mod narrow;
 mod papers;
 mod printed;
 mod queue;
+mod restore;
 mod road;
 mod run;
 mod schedule;
@@ -79,6 +81,10 @@ enum Verb {
     Tasks(tasks::Tasks),
     /// List, pause, resume and limit queues
     Queue(queue::Queue),
+    /// Write the whole store and its logs into one file, also while the server runs
+    Backup(backup::Backup),
+    /// Bring a backup back, with all queues paused
+    Restore(restore::Restore),
     /// Look after the store's file while no server runs
     Db(db::Db),
     /// Show the settings, and where each came from
@@ -126,6 +132,8 @@ fn run(verb: Verb) -> Result<Exit, Failure> {
         Verb::Man(verb) => verb.run(),
         Verb::Run(verb) => verb.run(),
         Verb::Db(verb) => asking(verb.run()),
+        Verb::Backup(verb) => asking(verb.run()),
+        Verb::Restore(verb) => asking(verb.run()),
         Verb::Enqueue(verb) => asking(verb.run()),
         Verb::Jobs(verb) => asking(verb.run()),
         Verb::Job(verb) => asking(verb.run()),

@@ -25,6 +25,8 @@ use crate::workers::LogStore;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an answer may take, on top of what the request itself waits for.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the first piece of something large may take: a copy of the whole store is made before it.
+const DOWNLOAD_BEGINS: Duration = Duration::from_secs(3600);
 /// How long another short command may hold the store before this one gives up.
 const LOCK_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -149,6 +151,39 @@ impl Road {
             return Ok(Err((status, serde_json::from_slice(&body).unwrap_or_default())));
         }
         answer(&head, body).map(Ok)
+    /// Asks for something large, and hands it on piece by piece as it comes.
+    pub(super) async fn download(
+        &mut self,
+        path: &str,
+        body: String,
+        mut take: impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let (head, mut body, whose) = match self {
+            Road::Store { api, .. } => {
+                let request = build(Method::POST, path, "localhost", None, Body::from(body))?;
+                let (head, body) = api.answer(request).await.into_parts();
+                (head, body, ("the store".to_owned(), None))
+            }
+            Road::Server { url, host, pid, token, sender } => {
+                let request = build(Method::POST, path, host, token.as_ref(), Full::new(body.into()))?;
+                let sent = tokio::time::timeout(DOWNLOAD_BEGINS, sender.send_request(request)).await;
+                let response = sent.map_err(|_| too_slow(url, *pid))?.map_err(|e| lost(url, &e.to_string()))?;
+                let (head, body) = response.into_parts();
+                (head, Body::new(body), (url.clone(), *pid))
+            }
+        };
+        if !head.status.is_success() {
+            let body = body.collect().await.map_err(|e| lost(&whose.0, &e.to_string()))?;
+            return answer(&head, body.to_bytes()).map(|_| ());
+        }
+        loop {
+            match tokio::time::timeout(ANSWER_TIMEOUT, body.frame()).await {
+                Ok(Some(Ok(frame))) => frame.data_ref().map_or(Ok(()), |piece| take(piece))?,
+                Ok(Some(Err(error))) => return Err(lost(&whose.0, &error.to_string())),
+                Ok(None) => return Ok(()),
+                Err(_) => return Err(too_slow(&whose.0, whose.1)),
+            }
+        }
     }
 
     async fn ask(&mut self, method: Method, path: &str, body: Vec<u8>, waits: Duration) -> Result<Answer, Failure> {

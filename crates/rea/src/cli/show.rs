@@ -179,6 +179,11 @@ pub(super) fn is_utf8() -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
+/// `1 job`, `2 jobs`.
+pub(super) fn count(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
 /// A name and what it is, in two columns.
 pub(super) fn pair(name: &str, value: impl AsRef<str>) -> Result<(), Failure> {
     line(format!("{name:<12} {}", value.as_ref()))

@@ -173,7 +173,7 @@ fn push_dropped(text: &mut String, watch: &Watch, n: u64) {
 }
 
 /// A body that gives pieces as they come.
-struct Pieces(mpsc::Receiver<Bytes>);
+pub(super) struct Pieces(pub(super) mpsc::Receiver<Bytes>);
 
 impl hyper::body::Body for Pieces {
     type Data = Bytes;

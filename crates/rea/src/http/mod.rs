@@ -1,5 +1,6 @@
 //! The HTTP API: one list of routes, a guard before it, one file a subject. Handlers translate; the engine decides.
 
+pub mod backup;
 pub mod body;
 pub mod bulk;
 pub mod cursor;
@@ -46,6 +47,9 @@ pub struct Shared(Arc<Inner>);
 
 struct Inner {
     client: Client,
+    engine: Engine,
+    /// One backup at a time.
+    backup_turn: Arc<tokio::sync::Mutex<()>>,
     logs: crate::workers::LogStore,
     ending: CancellationToken,
     not_ready: Mutex<Option<String>>,
@@ -69,6 +73,8 @@ impl Shared {
         let client = engine.client();
         Shared(Arc::new(Inner {
             client,
+            engine: engine.clone(),
+            backup_turn: Arc::default(),
             logs,
             ending: CancellationToken::new(),
             not_ready: Mutex::new(not_ready),
@@ -102,6 +108,14 @@ impl Shared {
 
     fn client(&self) -> &Client {
         &self.0.client
+    }
+
+    fn engine(&self) -> &Engine {
+        &self.0.engine
+    }
+
+    fn backup_turn(&self) -> Arc<tokio::sync::Mutex<()>> {
+        Arc::clone(&self.0.backup_turn)
     }
 
     fn output(&self) -> &crate::workers::LogStore {
@@ -140,6 +154,7 @@ fn routes() -> Vec<(&'static str, &'static str, MethodRouter<Shared>)> {
         ("get", "/tasks/{name}", get(status::task)),
         ("get", "/nodes", get(status::nodes)),
         ("get", "/status", get(status::status)),
+        ("post", "/backup", post(backup::make)),
         ("get", "/events", get(events::stream)),
         ("get", "/metrics", get(metrics::show)),
         ("get", "/openapi.json", get(openapi::show)),

@@ -44,6 +44,12 @@ impl LogStore {
         LogStore { root: lock::beside(db, ".logs").into() }
     }
 
+    /// The directory they are in; it need not be there.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Up to `limit` bytes from `offset` on, also while the attempt runs. `None`: it has written nothing, or its log has
     /// been deleted.
     ///

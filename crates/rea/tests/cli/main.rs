@@ -1,5 +1,6 @@
 //! The real program, as a person or a script runs it: with a server, and without one.
 
+mod backup;
 mod bed;
 mod doors;
 mod json;

@@ -1,0 +1,61 @@
+//! Copies of a store that stand alone: made of one moment while the store is in use, and looked through.
+
+use std::path::Path;
+use std::time::Duration;
+
+use ax_model::store::{StoreError, StoreErrorKind};
+use rusqlite::{Connection, OpenFlags};
+
+use crate::store::sqlite_error;
+use crate::{check, inspect, migrate};
+
+/// What is in a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// Its jobs by state, `State::ALL` order.
+    pub by_state: [u64; 9],
+    /// Its schema.
+    pub schema: i64,
+}
+
+/// Copies the store at `from`, as it is at one moment, into the new file `to`, and looks it through. Blocks, and holds one
+/// read transaction; writers go on.
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<Copied, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(from, flags).map_err(|e| sqlite_error(&e))?;
+    // The other way to copy, page by page, begins anew at each write.
+    let done = conn.busy_timeout(Duration::from_secs(5)).and_then(|()| {
+        let target = to.to_string_lossy();
+        conn.execute("VACUUM INTO ?1", [&*target]).map(|_| ())
+    });
+    done.map_err(|e| sqlite_error(&e))?;
+    look_through(to)
+}
+
+/// Checks a store that nobody has open, and tells what is in it.
+///
+/// # Errors
+/// It can't be read, is no store of ours or a newer one, or something in it does not agree.
+pub fn look_through(path: &Path) -> Result<Copied, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags).map_err(|e| sqlite_error(&e))?;
+    let plan = migrate::plan(&conn)?;
+    let unusable = |message: String| StoreError::new(StoreErrorKind::Unusable, message);
+    if plan.from == 0 {
+        return Err(unusable("it holds no store".to_owned()));
+    }
+    let integrity: String =
+        conn.query_row("PRAGMA integrity_check(1)", [], |r| r.get(0)).map_err(|e| sqlite_error(&e))?;
+    if integrity != "ok" {
+        return Err(unusable(format!("SQLite: {integrity}")));
+    }
+    // What is kept twice is compared once the schema is this program's.
+    if plan.steps.is_empty() {
+        let faults = check::check(&conn).map_err(|e| sqlite_error(&e))?;
+        if let Some(first) = faults.first() {
+            return Err(unusable(format!("{} faults, the first: {first}", faults.len())));
+        }
+    }
+    let by_state = inspect::counts_by_state(&conn).map_err(|e| sqlite_error(&e))?;
+    Ok(Copied { by_state, schema: plan.from })
+}
