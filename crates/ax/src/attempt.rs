@@ -49,16 +49,22 @@ async fn run(node: &Arc<Node>, runner: &dyn Runner, slot: usize, job: Claimed) -
     if node.cancels.met(live.attempt.id, live.attempt.fence.attempt) {
         live.stop(StopReason::Cancel);
     }
+    // A pause looks at the board after it has shut the local queue: one of the two sees the other.
+    if node.local.is_paused(&live.who.queue) {
+        live.withdraw();
+    }
     let outcome = if job.write_start && !write_start(node, &live).await {
         None
     } else if live.stop.reason().is_some() {
         Some(Outcome::Stopped)
+    } else if live.stop.is_withdrawn() {
+        Some(Outcome::NotStarted("its queue was paused".to_owned()))
     } else {
         Some(execute(node, runner, job, &live).await)
     };
     node.board.clear(slot);
     let Some(outcome) = outcome else { return true };
-    let began = !matches!(outcome, Outcome::NotStarted(_));
+    let began = !matches!(outcome, Outcome::NotStarted(_)) || live.stop.is_withdrawn();
     finish(node, &live, outcome);
     began
 }
@@ -164,7 +170,9 @@ fn event_of(live: &Live, phase: &Phase, outcome: Outcome, now: Timestamp, limits
         },
         Outcome::Interrupted(error) => interrupted(error),
         Outcome::NotStarted(why) => {
-            tracing::warn!(task_id = %live.attempt.id, task = %live.who.task, %why, "an attempt could not be started");
+            if !live.stop.is_withdrawn() {
+                tracing::warn!(task_id = %live.attempt.id, task = %live.who.task, %why, "an attempt could not be started");
+            }
             // Even if the runner called it started by mistake, its word that nothing ran stands.
             Event::HandedBack { fence }
         }

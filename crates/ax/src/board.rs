@@ -86,6 +86,11 @@ impl Live {
         phase.progress_unsaid = true;
     }
 
+    /// Asks that it is given back if it has not begun.
+    pub(crate) fn withdraw(&self) {
+        self.stopper.withdraw();
+    }
+
     /// Asks it to end.
     pub(crate) fn stop(&self, reason: StopReason) {
         self.stopper.stop(reason);

@@ -302,6 +302,8 @@ impl Client {
         let queue = node.store.set_queue(change).await?;
         if queue.paused {
             node.hand_back(node.local.pause(&queue.name));
+            // What a slot has taken and the runner has not begun, such as a job that waits behind another.
+            node.board.each().filter(|live| *live.who.queue == *queue.name).for_each(|live| live.withdraw());
         }
         Ok(queue)
     }

@@ -198,6 +198,12 @@ impl LocalQueue {
         taken
     }
 
+    /// Whether jobs of `queue` are let in.
+    pub(crate) fn is_paused(&self, queue: &str) -> bool {
+        let inner = self.lock();
+        !inner.paused.is_empty() && inner.paused.contains(queue)
+    }
+
     /// Lets jobs of `queue` in again.
     pub(crate) fn resume(&self, queue: &str) {
         self.lock().paused.remove(queue);

@@ -75,46 +75,70 @@ pub enum StopReason {
 
 /// The engine's word to a running attempt that it must end. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Stop(watch::Receiver<Option<StopReason>>);
+pub struct Stop(watch::Receiver<Asked>);
+
+/// What was asked of an attempt.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asked {
+    stop: Option<StopReason>,
+    withdrawn: bool,
+}
 
 /// The engine's end of a `Stop`.
 #[derive(Debug)]
-pub struct Stopper(watch::Sender<Option<StopReason>>);
+pub struct Stopper(watch::Sender<Asked>);
 
 impl Stop {
     /// A pair: whoever holds the `Stopper` can end what watches the `Stop`.
     #[must_use]
     pub fn pair() -> (Stopper, Stop) {
-        let (tx, rx) = watch::channel(None);
+        let (tx, rx) = watch::channel(Asked::default());
         (Stopper(tx), Stop(rx))
     }
 
     /// Waits until the attempt must end. Never returns if it never must.
     pub async fn requested(&mut self) -> StopReason {
-        let reason = self.0.wait_for(Option::is_some).await.map(|r| *r);
+        let reason = self.0.wait_for(|asked| asked.stop.is_some()).await.map(|asked| asked.stop);
         match reason {
             Ok(Some(reason)) => reason,
             _ => std::future::pending().await,
         }
     }
 
+    /// Waits until the attempt must not begin any more: it must end, or its queue was paused (`None`). An attempt that has
+    /// begun goes on after a pause, so this is for runners that hold attempts back. Never returns if nothing is asked.
+    pub async fn withdrawn(&mut self) -> Option<StopReason> {
+        match self.0.wait_for(|asked| asked.stop.is_some() || asked.withdrawn).await.map(|asked| asked.stop) {
+            Ok(reason) => reason,
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// It is to be given back if it has not begun.
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        self.0.borrow().withdrawn
+    }
+
     /// The reason, if the attempt must end.
     #[must_use]
     pub fn reason(&self) -> Option<StopReason> {
-        *self.0.borrow()
+        self.0.borrow().stop
     }
 }
 
 impl Stopper {
     /// Asks the attempt to end. The first reason stands.
     pub fn stop(&self, reason: StopReason) {
-        self.0.send_if_modified(|now| {
-            let first = now.is_none();
-            if first {
-                *now = Some(reason);
-            }
+        self.0.send_if_modified(|asked| {
+            let first = asked.stop.is_none();
+            asked.stop.get_or_insert(reason);
             first
         });
+    }
+
+    /// Asks that the attempt is given back if it has not begun.
+    pub fn withdraw(&self) {
+        self.0.send_modify(|asked| asked.withdrawn = true);
     }
 }
 

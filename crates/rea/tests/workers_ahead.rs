@@ -147,3 +147,19 @@ async fn a_worker_process_is_replaced_in_time_also_under_load() {
     assert!(most.len() >= 40 / (3 + bed.pool.ahead()), "{most:?}");
     bed.close().await;
 }
+
+/// I14: a job that was handed ahead leaves the line when its queue is paused; the one that runs goes on.
+#[tokio::test]
+async fn i14_a_withdrawn_attempt_leaves_the_line_and_a_running_one_goes_on() {
+    let bed = one_worker().await;
+    let mut runs = start(&bed, &[("sleep", "[0.5]".to_owned()), ("say", r#"["never"]"#.to_owned())]);
+    let (second, first) = (runs.pop().unwrap(), runs.pop().unwrap());
+    eventually("the first runs", || first.has_started() == 1).await;
+    first.stopper.withdraw();
+    second.stopper.withdraw();
+    assert!(matches!(ended(second.outcome).await, Outcome::NotStarted(_)));
+    assert_eq!(second.started.load(Ordering::SeqCst), 0);
+    assert!(matches!(ended(first.outcome).await, Outcome::Done(_)));
+    assert_eq!(bed.log(second.id), "");
+    bed.close().await;
+}

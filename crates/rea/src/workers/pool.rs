@@ -303,7 +303,7 @@ impl Shared {
         }
         let _taker = Taker(self);
         let mut patience = pin!(tokio::time::sleep(self.options.import_timeout));
-        let mut requested = pin!(stop.requested());
+        let mut withdrawn = pin!(stop.withdrawn());
         loop {
             let mut ready = pin!(self.ready.notified());
             ready.as_mut().enable();
@@ -312,10 +312,7 @@ impl Shared {
             }
             tokio::select! {
                 () = ready => {}
-                reason = &mut requested => return Err(match reason {
-                    StopReason::Shutdown => Outcome::NotStarted("the server is stopping".to_owned()),
-                    StopReason::Cancel | StopReason::Timeout => Outcome::Stopped,
-                }),
+                reason = &mut withdrawn => return Err(not_begun(reason)),
                 () = &mut patience => {
                     let why = locked(&self.trouble).clone();
                     let why = why.unwrap_or_else(|| "all worker processes are still starting".to_owned());
@@ -460,9 +457,9 @@ async fn wait_in_line(
     let turn = tokio::select! {
         biased;
         turn = &mut turn => turn,
-        _ = stop.requested() => {
+        reason = stop.withdrawn() => {
             if line.leave(job.attempt.fence.token) {
-                return Err(Outcome::Stopped);
+                return Err(not_begun(reason));
             }
             turn.await
         }
@@ -480,6 +477,15 @@ async fn wait_in_line(
             let text = "its worker process was ended just as it came to the job";
             Err(Outcome::Interrupted(ErrorInfo::new(Cause::Interrupted, "worker ended", text)))
         }
+    }
+}
+
+/// The end of an attempt that no process has come to.
+fn not_begun(reason: Option<StopReason>) -> Outcome {
+    match reason {
+        None => Outcome::NotStarted("its queue was paused".to_owned()),
+        Some(StopReason::Shutdown) => Outcome::NotStarted("the server is stopping".to_owned()),
+        Some(StopReason::Cancel | StopReason::Timeout) => Outcome::Stopped,
     }
 }
 

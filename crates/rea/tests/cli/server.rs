@@ -139,3 +139,32 @@ fn a_server_says_that_it_loads_and_that_it_stops() {
     assert!(status.out.contains("not ready    the server is stopping"), "{} {}", status.out, status.err);
     assert_eq!(server.stop().0, 0);
 }
+
+/// I14: a short job may be handed ahead to a busy worker process; a pause takes it back all the same.
+#[test]
+fn i14_a_pause_takes_back_what_waits_behind_a_long_job() {
+    let bed = Bed::new();
+    let server = bed.serve(&["tasks.py", "--grace", "0.2"]);
+    assert_eq!(bed.rea(&["enqueue", "tasks:add", "1", "1", "--wait"]).word(), "2");
+    let state = |id: &str| bed.rea(&["job", id, "--json"]).json()["state"].as_str().unwrap().to_owned();
+    let reaches = |id: &str, wanted: &str| {
+        let begun = Instant::now();
+        while state(id) != wanted {
+            assert!(begun.elapsed() < Duration::from_secs(10), "{id} is {}, not {wanted}", state(id));
+        }
+    };
+    let long = bed.rea(&["enqueue", "tasks:slow", "--queue", "long"]).word().to_owned();
+    reaches(&long, "running");
+    let waiting = bed.rea(&["enqueue", "tasks:add", "2", "3", "--queue", "mail"]).word().to_owned();
+    reaches(&waiting, "dispatched");
+    assert_eq!(bed.rea(&["queue", "pause", "mail"]).code, 0);
+    reaches(&waiting, "pending");
+    assert_eq!(bed.rea(&["cancel", &long]).code, 0);
+    reaches(&long, "cancelled");
+    std::thread::sleep(Duration::from_millis(300));
+    let job = bed.rea(&["job", &waiting, "--json"]).json();
+    assert_eq!((&job["state"], &job["attempt"]), (&"pending".into(), &0.into()), "it cost nothing: {job}");
+    assert_eq!(bed.rea(&["queue", "resume", "mail"]).code, 0);
+    reaches(&waiting, "success");
+    assert_eq!(server.stop().0, 0);
+}
