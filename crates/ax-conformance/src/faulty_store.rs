@@ -192,6 +192,10 @@ impl Store for FaultyStore {
         self.through(Call::Prune, move |store| store.prune(cutoffs, limit))
     }
 
+    fn prunable(&self, cutoffs: Vec<(State, Timestamp)>, cap: usize) -> Reply<'_, Matching> {
+        self.through(Call::Prune, move |store| store.prunable(cutoffs, cap))
+    }
+
     fn get(&self, id: JobId) -> Reply<'_, Option<Job>> {
         self.through(Call::Get, move |store| store.get(id))
     }

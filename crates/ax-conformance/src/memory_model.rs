@@ -282,14 +282,19 @@ impl Model {
         late.into_iter().map(end).collect()
     }
 
-    pub(crate) fn prune(&mut self, cutoffs: &[(State, Timestamp)], limit: usize, now: Timestamp) -> Pruned {
-        let old = |row: &Row| {
+    /// Final jobs that ended before their state's cut-off and that no live key needs.
+    pub(crate) fn past_their_time(&self, cutoffs: &[(State, Timestamp)], now: Timestamp) -> impl Iterator<Item = i64> {
+        let old = move |row: &Row| {
             let life = &row.job.life;
             let needed = row.job.spec.key.is_some() && in_window(&row.job.spec, now);
             let past = |cutoff: Timestamp| life.finished_at.is_some_and(|at| at < cutoff);
             life.state.is_final() && !needed && cutoffs.iter().any(|&(state, at)| state == life.state && past(at))
         };
-        let gone: Vec<i64> = self.rows.iter().filter(|(_, row)| old(row)).map(|(seq, _)| *seq).take(limit).collect();
+        self.rows.iter().filter(move |(_, row)| old(row)).map(|(seq, _)| *seq)
+    }
+
+    pub(crate) fn prune(&mut self, cutoffs: &[(State, Timestamp)], limit: usize, now: Timestamp) -> Pruned {
+        let gone: Vec<i64> = self.past_their_time(cutoffs, now).take(limit).collect();
         let mut deleted = vec![];
         for seq in &gone {
             let job = self.rows.remove(seq).expect("just found").job;

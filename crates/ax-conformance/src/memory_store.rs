@@ -215,6 +215,13 @@ impl Store for MemoryStore {
         ready(self.inner.write(|state, now| state.model.prune(&cutoffs, limit, now)))
     }
 
+    fn prunable(&self, cutoffs: Vec<(State, Timestamp)>, cap: usize) -> Reply<'_, Matching> {
+        ready(self.inner.read(|model, now| {
+            let count = model.past_their_time(&cutoffs, now).count();
+            Matching { count: count.min(cap) as u64, more: count > cap }
+        }))
+    }
+
     fn get(&self, id: JobId) -> Reply<'_, Option<Job>> {
         ready(self.inner.read(|model, _| model.row(id).map(|row| row.job.clone())))
     }

@@ -266,6 +266,8 @@ impl Pair {
         let states = [State::Success, State::Dead, State::Cancelled];
         let cutoffs: Vec<_> = states[..=self.below(3).min(2)].iter().map(|state| (*state, cutoff)).collect();
         self.tell(format!("prune {cutoffs:?}"));
+        self.both("prunable", |store| store.prunable(cutoffs.clone(), 3));
+        let could = self.both("prunable", |store| store.prunable(cutoffs.clone(), 10_000)).count;
         let all = |store: &dyn Store| {
             let (mut deleted, mut rounds) = (vec![], 0);
             while rounds < 2 {
@@ -276,7 +278,9 @@ impl Pair {
             deleted.sort_unstable();
             deleted
         };
-        assert_eq!(all(self.subject.store().as_ref()), all(&self.model), "pruned: the store (left), the model (right)");
+        let pruned = all(self.subject.store().as_ref());
+        assert_eq!(pruned, all(&self.model), "pruned: the store (left), the model (right)");
+        assert_eq!(pruned.len() as u64, could, "pruned (left), what was counted before (right)");
     }
 
     fn reopen(&mut self) {

@@ -63,6 +63,9 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// where the call before stopped, a stretch of the store at a call.
     fn prune(&self, cutoffs: Vec<(State, Timestamp)>, limit: usize) -> Reply<'_, Pruned>;
 
+    /// How many jobs a prune with these cut-offs would delete, counted up to `cap`. Reads the whole store.
+    fn prunable(&self, cutoffs: Vec<(State, Timestamp)>, cap: usize) -> Reply<'_, Matching>;
+
     /// One job.
     fn get(&self, id: JobId) -> Reply<'_, Option<Job>>;
 

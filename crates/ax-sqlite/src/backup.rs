@@ -1,4 +1,4 @@
-//! Copies of a store that stand alone: made of one moment while the store is in use, and looked through.
+//! The file as a whole: copies that stand alone, made of one moment while the store is in use; and making it smaller.
 
 use std::path::Path;
 use std::time::Duration;
@@ -58,4 +58,17 @@ pub fn look_through(path: &Path) -> Result<Copied, StoreError> {
     }
     let by_state = inspect::counts_by_state(&conn).map_err(|e| sqlite_error(&e))?;
     Ok(Copied { by_state, schema: plan.from })
+}
+
+/// Makes the file of a store as small as its content. The caller holds its lock.
+///
+/// # Errors
+/// It can't be read, or there is not enough room.
+pub fn vacuum(path: &Path) -> Result<(), StoreError> {
+    let conn = crate::store::connect_writer(path)?;
+    let run = || -> rusqlite::Result<()> {
+        conn.execute_batch("VACUUM")?;
+        conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+    };
+    run().map_err(|e| sqlite_error(&e))
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ax_model::State;
 use rusqlite::Connection;
 
 use crate::rows::{standing, standing_columns, time};
@@ -30,6 +31,16 @@ pub(crate) fn check(conn: &Connection) -> rusqlite::Result<Vec<String>> {
         if s.life.lease.is_some() != s.life.state.is_active() {
             faults.push(format!("job {id}: {} and its lease do not go together", s.life.state));
         }
+        if s.life.finished_at.is_some() != (s.life.state.is_final() || s.life.state == State::Held) {
+            faults.push(format!(
+                "job {id}: it is {} and has {} end",
+                s.life.state,
+                if s.life.finished_at.is_some() { "an" } else { "no" }
+            ));
+        }
+        if s.life.failures + s.life.interruptions > s.life.attempt {
+            faults.push(format!("job {id}: it failed more often than it was tried"));
+        }
         if s.life.failures > s.policy.max_attempts || s.life.interruptions > s.policy.max_interruptions {
             faults.push(format!("job {id}: more failures or interruptions than its budget"));
         }
@@ -47,6 +58,10 @@ pub(crate) fn check(conn: &Connection) -> rusqlite::Result<Vec<String>> {
         (
             "SELECT count(*) FROM (SELECT DISTINCT lane, seq >> 10 FROM jobs EXCEPT SELECT lane, block FROM lane_blocks)",
             "stretches of jobs that no listing of their queue or task would find",
+        ),
+        (
+            "SELECT count(*) FROM attempts JOIN jobs USING (seq) WHERE attempts.attempt > jobs.attempt + 1",
+            "attempts that their jobs have not had",
         ),
         ("SELECT count(*) FROM jobs WHERE lane NOT IN (SELECT lane FROM lanes)", "jobs in lanes that are gone"),
     ] {

@@ -25,7 +25,7 @@ mod tx;
 mod why;
 mod writer;
 
-pub use backup::{Copied, look_through};
+pub use backup::{Copied, look_through, vacuum};
 pub use lock::{Lock, LockHolder, acquire};
 pub use migrate::{MigrationPlan, SCHEMA_SQL, plan};
 pub use store::{OpenError, SqliteOptions, SqliteStore};

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use ax_model::job::State;
-use ax_model::store::StoreError;
+use ax_model::store::{Matching, StoreError};
 use ax_model::{JobId, Life, Timestamp};
 use rusqlite::{Connection, params};
 
@@ -25,6 +25,36 @@ pub(crate) struct Found {
     pub(crate) next: Option<i64>,
 }
 
+/// A row that is past its time, with the cut-offs as ?1 to ?4 and the present as ?5.
+macro_rules! past_its_time {
+    () => {
+        "finished_at < CASE state WHEN 4 THEN ?1 WHEN 5 THEN ?2 WHEN 6 THEN ?3 WHEN 7 THEN ?4 END
+             AND NOT (key IS NOT NULL AND created_at + unique_for_ms * 1000 > ?5)"
+    };
+}
+
+/// How many rows are past their time, up to `cap`.
+pub(crate) fn count(
+    conn: &Connection,
+    cutoffs: &[(State, Timestamp)],
+    cap: usize,
+    now: Timestamp,
+) -> rusqlite::Result<Matching> {
+    let before = |state| cutoffs.iter().find(|(s, _)| *s == state).map(|(_, at)| at.0);
+    let most = i64::try_from(cap.saturating_add(1)).unwrap_or(i64::MAX);
+    let values = params![
+        before(State::Success),
+        before(State::Dead),
+        before(State::Cancelled),
+        before(State::Skipped),
+        now.0,
+        most
+    ];
+    let sql = concat!("SELECT count(*) FROM (SELECT 1 FROM jobs WHERE ", past_its_time!(), " LIMIT ?6)");
+    let found = conn.prepare_cached(sql)?.query_row(values, |r| r.get::<_, i64>(0))?.unsigned_abs();
+    Ok(Matching { count: found.min(cap as u64), more: found > cap as u64 })
+}
+
 /// Looks at the rows after `from` for at most `limit` that are past their time.
 pub(crate) fn find(
     conn: &Connection,
@@ -36,20 +66,19 @@ pub(crate) fn find(
     let before = |state| cutoffs.iter().find(|(s, _)| *s == state).map(|(_, at)| at.0);
     let to = from + STRETCH;
     // 4 success, 5 dead, 6 cancelled, 7 skipped; a state without a cut-off compares with NULL and is never found.
-    let mut statement = conn.prepare_cached(
-        "SELECT seq FROM jobs WHERE seq > ?1 AND seq <= ?2
-             AND finished_at < CASE state WHEN 4 THEN ?3 WHEN 5 THEN ?4 WHEN 6 THEN ?5 WHEN 7 THEN ?6 END
-             AND NOT (key IS NOT NULL AND created_at + unique_for_ms * 1000 > ?7)
-         ORDER BY seq LIMIT ?8",
-    )?;
+    let mut statement = conn.prepare_cached(concat!(
+        "SELECT seq FROM jobs WHERE seq > ?6 AND seq <= ?7 AND ",
+        past_its_time!(),
+        " ORDER BY seq LIMIT ?8"
+    ))?;
     let values = params![
-        from,
-        to,
         before(State::Success),
         before(State::Dead),
         before(State::Cancelled),
         before(State::Skipped),
         now.0,
+        from,
+        to,
         i64::try_from(limit).unwrap_or(i64::MAX)
     ];
     let seqs: Vec<i64> = statement.query_map(values, |r| r.get(0))?.collect::<rusqlite::Result<_>>()?;

@@ -283,6 +283,11 @@ impl Store for SqliteStore {
         })
     }
 
+    fn prunable(&self, cutoffs: Vec<(State, Timestamp)>, cap: usize) -> Reply<'_, Matching> {
+        let now = self.now();
+        self.readers.read(move |conn| retention::count(conn, &cutoffs, cap, now))
+    }
+
     fn get(&self, id: JobId) -> Reply<'_, Option<Job>> {
         self.readers.read(move |conn| inspect::get(conn, id))
     }

@@ -131,6 +131,9 @@ impl Store for Nothing {
     fn counts(&self) -> Reply<'_, Counts> {
         reply(Counts::default())
     }
+    fn prunable(&self, _: Vec<(State, Timestamp)>, _: usize) -> Reply<'_, Matching> {
+        reply(Matching::default())
+    }
     fn why(&self, _: JobId, _: Arc<[String]>) -> Reply<'_, Option<JobWhy>> {
         reply(None)
     }

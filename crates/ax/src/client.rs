@@ -11,7 +11,7 @@ use ax_model::store::{
     Applied, AtRest, Counts, Cursor, Enqueued, Filter, HistoryEntry, LaneStats, Matching, Page, Queue, QueueChange,
     StoreError, Target,
 };
-use ax_model::{Event, Job, JobId, JobRequest, Life, NewJob, Refusal, State, TaskSpec};
+use ax_model::{Event, Job, JobId, JobRequest, Life, NewJob, Refusal, State, TaskSpec, Timestamp};
 
 use crate::enqueue_error::EnqueueError;
 use crate::journal::{Action, Who};
@@ -332,6 +332,49 @@ impl Client {
     /// The store's own trouble.
     pub async fn prune_now(&self) -> Result<usize, StoreError> {
         retention::prune(&self.node).await
+    }
+}
+
+/// Which ended jobs are deleted by hand.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PruneRequest {
+    /// In these states; empty = all that retention deletes.
+    pub states: Vec<State>,
+    /// That ended so long ago, milliseconds; `None` = as long as retention keeps them.
+    pub older_than_ms: Option<u64>,
+}
+
+impl Client {
+    fn cutoffs(&self, request: &PruneRequest) -> Vec<(State, Timestamp)> {
+        let now = self.node.store.now();
+        let before = |ms: u64| Timestamp(now.0.saturating_sub_unsigned(ms.saturating_mul(1000)));
+        let mut cutoffs = self.node.options.retention.cutoffs(now);
+        cutoffs.retain(|(state, _)| request.states.is_empty() || request.states.contains(state));
+        if let Some(ms) = request.older_than_ms {
+            cutoffs.iter_mut().for_each(|(_, at)| *at = before(ms));
+        }
+        cutoffs
+    }
+
+    /// How many jobs `prune` would delete now, counted up to `cap`.
+    ///
+    /// # Errors
+    /// The store's own trouble.
+    pub async fn prunable(&self, request: &PruneRequest, cap: usize) -> Result<Matching, StoreError> {
+        self.node.store.prunable(self.cutoffs(request), cap).await
+    }
+
+    /// Deletes ended jobs in small batches, and tells `deleted` of each. Jobs whose key is still looked for stay. Returns how
+    /// many jobs it deleted.
+    ///
+    /// # Errors
+    /// The store's own trouble; what was deleted stays so.
+    pub async fn prune(
+        &self,
+        request: &PruneRequest,
+        mut deleted: impl FnMut(&[JobId]) + Send,
+    ) -> Result<usize, StoreError> {
+        retention::walk(&self.node, self.cutoffs(request), &mut deleted).await
     }
 }
 

@@ -55,7 +55,7 @@ pub use ax_model::{
 };
 
 pub use bulk::{BulkAct, BulkReply};
-pub use client::{CancelReply, Client};
+pub use client::{CancelReply, Client, PruneRequest};
 pub use clock::{SystemClock, TestClock};
 pub use context::Context;
 pub use engine::Engine;
@@ -64,7 +64,7 @@ pub use handlers::Handlers;
 pub use health::Health;
 pub use journal::{Action, Journal, Silent, Step};
 pub use metrics::{BOUNDS_US, EngineMetrics, Times};
-pub use open::{Held, OpenError, StoreCopy, look_through};
+pub use open::{Held, OpenError, StoreCopy, look_through, vacuum};
 pub use options::{FailPoint, Options, Retention};
 pub use runner::{Attempt, Outcome, Runner, Stop, StopReason, Stopper};
 pub use shutdown::StopReport;

@@ -61,6 +61,8 @@ pub(crate) struct Node {
     pub(crate) watcher_rests: AtomicBool,
     /// One change of a queue's switches at a time, so that memory and store agree in the end.
     pub(crate) queue_turn: tokio::sync::Mutex<()>,
+    /// One walk that deletes at a time: a store remembers how far it came. `true` = the last one did not come to its end.
+    pub(crate) prune_turn: tokio::sync::Mutex<bool>,
     pub(crate) tally: Tally,
     pub(crate) metrics: Metrics,
 }
@@ -99,6 +101,7 @@ impl Node {
             watcher: Notify::new(),
             watcher_rests: AtomicBool::new(false),
             queue_turn: tokio::sync::Mutex::default(),
+            prune_turn: tokio::sync::Mutex::default(),
             tally: Tally::default(),
             metrics: Metrics::default(),
             options,

@@ -89,6 +89,15 @@ impl Held {
     }
 }
 
+/// Makes the file of a store that nobody has open as small as its content. Blocks; it needs as much free disk.
+///
+/// # Errors
+/// Another program has the store, or there is not enough room.
+pub fn vacuum(path: &Path, wait: Duration) -> Result<(), OpenError> {
+    let _held = Held::take(path, wait)?;
+    ax_sqlite::vacuum(path).map_err(OpenError::Store)
+}
+
 /// The store and what only its kind can do.
 pub(crate) enum Home {
     Sqlite(Arc<SqliteStore>),

@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 impl Retention {
     /// For each state that is deleted at all: jobs that ended before this instant go.
-    fn cutoffs(&self, now: Timestamp) -> Vec<(State, Timestamp)> {
+    pub(crate) fn cutoffs(&self, now: Timestamp) -> Vec<(State, Timestamp)> {
         let before =
             |ms: u64| Timestamp(now.0.saturating_sub(i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(1000)));
         vec![
@@ -76,19 +76,44 @@ pub(crate) async fn prune_all(node: Arc<Node>) {
     }
 }
 
-/// One walk over the store. Returns how many jobs it deleted.
+/// One walk over the store, as retention has it. Returns how many jobs it deleted.
 pub(crate) async fn prune(node: &Node) -> Result<usize, StoreError> {
     let cutoffs = node.options.retention.cutoffs(node.store.now());
-    let mut deleted = 0;
+    walk(node, cutoffs, &mut |_| ()).await
+}
+
+/// Walks over the whole store in small batches and deletes what ended before its state's cut-off. `deleted` is told of each
+/// batch. Returns how many jobs that were.
+pub(crate) async fn walk(
+    node: &Node,
+    cutoffs: Vec<(State, Timestamp)>,
+    deleted: &mut (dyn FnMut(&[JobId]) + Send),
+) -> Result<usize, StoreError> {
+    let mut broken_off = node.prune_turn.lock().await;
+    let mut count = 0;
     loop {
-        let pruned = node.store.prune(cutoffs.clone(), BATCH).await?;
-        deleted += pruned.deleted.len();
-        if let Some(runner) = node.runner.get().filter(|_| !pruned.deleted.is_empty()) {
-            runner.forget(&pruned.deleted);
+        // The store goes on where the walk before this one broke off, if it did; then the beginning is still to come.
+        let whole = !std::mem::replace(&mut *broken_off, true);
+        loop {
+            let pruned = node.store.prune(cutoffs.clone(), BATCH).await?;
+            count += pruned.deleted.len();
+            if !pruned.deleted.is_empty() {
+                deleted(&pruned.deleted);
+                if let Some(runner) = node.runner.get() {
+                    runner.forget(&pruned.deleted);
+                }
+            }
+            if pruned.complete {
+                break;
+            }
+            if node.stage() >= Stage::Draining {
+                return Ok(count);
+            }
+            node.sleep_before(Stage::Draining, PAUSE).await;
         }
-        if pruned.complete || node.stage() >= Stage::Draining {
-            return Ok(deleted);
+        *broken_off = false;
+        if whole {
+            return Ok(count);
         }
-        node.sleep_before(Stage::Draining, PAUSE).await;
     }
 }

@@ -51,6 +51,7 @@ impl Store for Picky {
         set_queue(change: QueueChange) -> Queue;
         queues() -> Vec<Queue>;
         prune(cutoffs: Vec<(State, Timestamp)>, limit: usize) -> Pruned;
+        prunable(cutoffs: Vec<(State, Timestamp)>, cap: usize) -> Matching;
         get(id: JobId) -> Option<Job>;
         ids(first: JobId, last: JobId, limit: usize) -> Vec<JobId>;
         at_rest(ids: Vec<JobId>, bytes: usize) -> AtRest;

@@ -188,7 +188,7 @@ impl Which {
 }
 
 /// Asks the person at the terminal; where there is none, somebody must have said `--yes`.
-fn agreed(question: &str) -> Result<bool, Failure> {
+pub(super) fn agreed(question: &str) -> Result<bool, Failure> {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::new(Exit::Usage, format!("{question} Nobody can be asked here")).hint("say --yes"));
     }

@@ -17,6 +17,7 @@ mod logs;
 mod narrow;
 mod papers;
 mod printed;
+mod prune;
 mod queue;
 mod restore;
 mod road;
@@ -85,7 +86,7 @@ enum Verb {
     Backup(backup::Backup),
     /// Bring a backup back, with all queues paused
     Restore(restore::Restore),
-    /// Look after the store's file while no server runs
+    /// Look after the store's file
     Db(db::Db),
     /// Show the settings, and where each came from
     Config(config::Config),

@@ -151,6 +151,11 @@ impl Road {
             return Ok(Err((status, serde_json::from_slice(&body).unwrap_or_default())));
         }
         answer(&head, body).map(Ok)
+    /// Changes something that may take long.
+    pub(super) async fn post_patiently(&mut self, path: &str, body: String, waits: Duration) -> Result<Value, Failure> {
+        parse(&self.ask(Method::POST, path, body.into_bytes(), waits).await?)
+    }
+
     /// Asks for something large, and hands it on piece by piece as it comes.
     pub(super) async fn download(
         &mut self,

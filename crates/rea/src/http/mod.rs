@@ -17,6 +17,7 @@ pub mod listen;
 pub mod log;
 pub mod metrics;
 pub mod openapi;
+pub mod prune;
 pub mod query;
 pub mod queues;
 pub mod status;
@@ -155,6 +156,7 @@ fn routes() -> Vec<(&'static str, &'static str, MethodRouter<Shared>)> {
         ("get", "/nodes", get(status::nodes)),
         ("get", "/status", get(status::status)),
         ("post", "/backup", post(backup::make)),
+        ("post", "/prune", post(prune::prune)),
         ("get", "/events", get(events::stream)),
         ("get", "/metrics", get(metrics::show)),
         ("get", "/openapi.json", get(openapi::show)),

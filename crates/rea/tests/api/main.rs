@@ -11,6 +11,7 @@ mod listing;
 mod metrics;
 mod nodes;
 mod openapi;
+mod prune;
 mod queues;
 mod wait;
 mod why;

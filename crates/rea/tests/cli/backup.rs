@@ -101,3 +101,41 @@ async fn a_damaged_backup_changes_nothing() {
     assert_eq!(bed.rea(&["restore", "b.tar", "--db", "new.db"]).code, 0, "a new place needs no --force");
     assert_eq!(bed.rea(&["job", &id, "--json", "--db", "new.db"]).json()["args"][0], 1);
 }
+
+#[test]
+fn ended_jobs_are_pruned_by_hand_and_the_file_gets_smaller() {
+    let bed = Bed::new();
+    let server = bed.serve(&["tasks.py"]);
+    let done = bed.rea(&["enqueue", "tasks:add", "2", "3", "--json"]).json()["task_id"].as_str().unwrap().to_owned();
+    let big = format!("\"{}\"", "x".repeat(90_000));
+    for _ in 0..5 {
+        assert_eq!(bed.rea(&["enqueue", "tasks:add", &big, "\"\"", "--wait"]).code, 0);
+    }
+    let counted = bed.rea(&["db", "prune", "--older-than", "0", "--dry-run"]);
+    assert_eq!(counted.word(), "6 jobs would be deleted");
+    let unasked = bed.rea(&["db", "prune", "--older-than", "0"]);
+    assert!(unasked.code == 2 && unasked.err.contains("--yes"), "{}", unasked.err);
+    let held = bed.rea(&["db", "prune", "--older-than", "0", "--yes", "--vacuum"]);
+    assert!(held.code == 6 && held.err.contains("stop the server"), "{}", held.err);
+    assert_eq!(bed.rea(&["job", &done]).code, 0, "nothing was deleted yet");
+    assert_eq!(bed.rea(&["db", "prune", "--older-than", "0", "--state", "success", "--yes"]).word(), "6 jobs deleted");
+    assert_eq!(bed.rea(&["job", &done]).code, 3);
+    let logs = || walk(&bed.dir.path().join("rea.db.logs"));
+    until("their output is gone too", || logs() == 0);
+    assert_eq!(server.stop().0, 0);
+    let smaller = bed.rea(&["db", "prune", "--vacuum", "--yes"]);
+    assert!(
+        smaller.out.contains("0 jobs deleted") && smaller.out.contains("given back"),
+        "{} {}",
+        smaller.out,
+        smaller.err
+    );
+    assert!(std::fs::metadata(bed.db()).unwrap().len() < 500_000);
+    assert_eq!(bed.rea(&["db", "check"]).word(), "sound");
+}
+
+/// Files below a directory.
+fn walk(dir: &std::path::Path) -> usize {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.map(|e| if e.path().is_dir() { walk(&e.path()) } else { 1 }).sum()
+}
