@@ -3,6 +3,7 @@
 //! Only this crate knows HTTP, JSON on the wire, the environment and the terminal. It decides nothing about jobs.
 
 pub mod backup;
+pub mod bench;
 pub mod cli;
 pub mod error;
 pub mod http;

@@ -1,8 +1,9 @@
-//! The command line. Every command but `serve` and `db` is one or a few requests to the HTTP API, nothing else.
+//! The command line. Every command but `serve`, `restore`, `bench` and most of `db` is one or a few requests to the HTTP API, nothing else.
 
 mod act;
 mod address;
 mod backup;
+mod bench;
 mod config;
 mod db;
 mod ends;
@@ -88,6 +89,8 @@ enum Verb {
     Restore(restore::Restore),
     /// Look after the store's file
     Db(db::Db),
+    /// Measure what this machine and disk can do
+    Bench(bench::Bench),
     /// Show the settings, and where each came from
     Config(config::Config),
     /// Work out when cron rules fire
@@ -128,6 +131,7 @@ fn run(verb: Verb) -> Result<Exit, Failure> {
         Verb::Serve(verb) => verb.run(),
         Verb::Config(verb) => verb.run(),
         Verb::Schedule(verb) => verb.run(),
+        Verb::Bench(verb) => verb.run(),
         Verb::Init(verb) => verb.run(),
         Verb::Completions(verb) => verb.run(),
         Verb::Man(verb) => verb.run(),

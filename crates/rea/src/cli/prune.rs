@@ -17,9 +17,9 @@ use crate::settings;
 const EXAMPLES: &str = "Examples:
   rea db prune --dry-run                            what retention would delete now
   rea db prune --state success --older-than 1d
-  rea db prune --older-than 7d --vacuum --yes       and give the room back to the disk; no server may run
+  rea db prune --older-than 7d --vacuum --yes       then give the room back to the disk
 
-Without --older-than jobs go that have been kept for as long as the settings under [retention] say. Held jobs never go.";
+Without --older-than, jobs go that were kept for as long as [retention] says. Held jobs never go.";
 
 /// How long a large store may take.
 const PATIENCE: Duration = Duration::from_secs(3600);

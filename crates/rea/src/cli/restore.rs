@@ -22,7 +22,7 @@ const EXAMPLES: &str = "Examples:
   rea queue list; rea jobs --state dispatched,running      look at what came back
   rea queue resume default                                 let it go
 
-Jobs that have run since the backup was made run again. So all queues are paused; resume them one by one.";
+Jobs that have run since the backup was made would run again, so all queues are paused.";
 
 /// How long a short command may still hold the store, and how long jobs of a dead server may take to be gone.
 const LOCK_WAIT: Duration = Duration::from_secs(2);

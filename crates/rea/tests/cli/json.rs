@@ -36,6 +36,7 @@ async fn every_command_that_prints_data_prints_json_when_asked_to() {
             "job" | "why" | "trace" | "cancel" => vec![&id],
             "retry" => vec![&other],
             "db prune" => vec!["--yes"],
+            "bench" => vec!["--seconds", "3"],
             "backup" => vec!["b.tar"],
             "restore" => vec!["b.tar", "--force"],
             "queue pause" | "queue resume" => vec!["default"],

@@ -174,6 +174,22 @@ async fn the_beginning_of_an_id_is_enough_where_it_names_one_job() {
 }
 
 #[test]
+fn a_bench_tells_what_was_reached_and_leaves_nothing_behind() {
+    let bed = Bed::new();
+    let said = bed.rea(&["bench", "--seconds", "3"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    for part in ["one write to the disk", "enqueue, 64 clients", "run and settle", "from enqueue to start", "plan for"]
+    {
+        assert!(said.out.contains(part), "{part}: {}", said.out);
+    }
+    let left: Vec<_> = std::fs::read_dir(bed.dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["tasks.py"]);
+    let nowhere = bed.rea(&["bench", "--db", "nodir/rea.db"]);
+    assert!(nowhere.code == 5 && nowhere.err.contains("can't make a directory beside"), "{}", nowhere.err);
+    assert_eq!(bed.rea(&["bench", "--seconds", "1"]).code, 2);
+}
+
+#[test]
 fn help_has_the_exit_codes_and_examples() {
     let bed = Bed::new();
     let help = bed.rea(&["--help"]);
