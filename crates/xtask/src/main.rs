@@ -8,6 +8,7 @@ mod lint;
 mod python;
 mod run;
 mod server;
+mod soak;
 mod test;
 mod tidy;
 mod venv;
@@ -40,6 +41,8 @@ enum Verb {
     BenchInner(bench::Options),
     /// Kills the real server under load again and again, then checks what is left
     Crash(crash::Options),
+    /// Runs many jobs that do nothing and looks whether the server or its workers grow (C064)
+    Soak(soak::Options),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Verb::Bench(_) => bench::in_release(),
         Verb::BenchInner(options) => bench::measure(&options),
         Verb::Crash(options) => crash::run(&options),
+        Verb::Soak(options) => soak::run(&options),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
