@@ -99,18 +99,22 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 
 /// Enqueues a round and waits until `total` jobs in all have succeeded.
 fn run_round(control: &mut Connection, total: usize) -> Result<()> {
-    let job = format!(r#"{{"task":"{TASK}"}}"#);
+    let job = format!(r#"{{"task":"{TASK}","args":[1]}}"#);
     let body = format!("[{}]", vec![job; BATCH].join(","));
     for _ in 0..ROUND / BATCH {
         let answer = control.post("/jobs", &body)?;
         ensure!(answer.is_success(), "enqueue: {}", answer.json());
     }
     let begun = Instant::now();
-    while control.get("/status")?.json()["counts"]["success"].as_u64() < Some(total as u64) {
+    loop {
+        let counts = control.get("/status")?.json()["counts"].take();
+        ensure!(counts["dead"] == 0 && counts["failed"] == 0, "a job that does nothing failed: {counts}");
+        if counts["success"].as_u64() >= Some(total as u64) {
+            return Ok(());
+        }
         ensure!(begun.elapsed() < ROUND_TIMEOUT, "the jobs did not end");
         std::thread::sleep(Duration::from_millis(50));
     }
-    Ok(())
 }
 
 fn look(pid: u32) -> Result<Held> {
