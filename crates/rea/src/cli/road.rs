@@ -91,11 +91,8 @@ impl Road {
 
     /// The API in this process, over an engine that is not started.
     fn over(engine: Engine, db: &Path) -> Road {
-        let shared = Shared::new(&engine, LogStore::of(db), Some("no server runs".to_owned()));
-        Road::Store { api: Api::new(shared, loopback_guard()), engine }
         let shared = Shared::new(&engine, LogStore::of(db), Some(crate::wire::why::NO_SERVER.to_owned()));
-        let guard = Guard::new(None, Vec::new(), [127, 0, 0, 1].into());
-        Road::Store { api: Api::new(shared, guard), engine }
+        Road::Store { api: Api::new(shared, loopback_guard()), engine }
     }
 
     /// The API of the server in this process.
@@ -151,6 +148,8 @@ impl Road {
             return Ok(Err((status, serde_json::from_slice(&body).unwrap_or_default())));
         }
         answer(&head, body).map(Ok)
+    }
+
     /// Changes something that may take long.
     pub(super) async fn post_patiently(&mut self, path: &str, body: String, waits: Duration) -> Result<Value, Failure> {
         parse(&self.ask(Method::POST, path, body.into_bytes(), waits).await?)
@@ -164,7 +163,7 @@ impl Road {
         mut take: impl FnMut(&[u8]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let (head, mut body, whose) = match self {
-            Road::Store { api, .. } => {
+            Road::Store { api, .. } | Road::Own { api } => {
                 let request = build(Method::POST, path, "localhost", None, Body::from(body))?;
                 let (head, body) = api.answer(request).await.into_parts();
                 (head, body, ("the store".to_owned(), None))

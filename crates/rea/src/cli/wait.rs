@@ -139,11 +139,6 @@ fn next_try(job: &Value) -> String {
     }
 }
 
-/// What a line says besides its times and counts: when only those change, it is not said again.
-pub(super) fn without_numbers(line: &str) -> String {
-    line.chars().filter(|c| !c.is_ascii_digit() && *c != '.').collect()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;

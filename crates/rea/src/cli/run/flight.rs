@@ -18,7 +18,7 @@ use super::progress::{Progress, Tally};
 use super::rows::{Row, Rows};
 use crate::cli::road::{Answer, Road};
 use crate::cli::serve::StopSignals;
-use crate::cli::{Exit, Failure, wait, waits};
+use crate::cli::{Exit, Failure, waits};
 use crate::logs::push_json;
 
 /// One question names at most so many jobs, which is what the API takes.
@@ -408,10 +408,10 @@ impl Flight {
         if !matches!(job["state"].as_str(), Some("pending" | "failed" | "dispatched")) {
             return Ok(());
         }
-        let gate = waits::ask(&mut self.road, &job).await?;
-        if wait::without_numbers(&gate) != wait::without_numbers(&self.told_gate) {
-            self.progress.tell(&format!("line {line} waits for {gate}"));
-            self.told_gate = gate;
+        let waits = waits::ask(&mut self.road, &job).await?;
+        if waits.gate != self.told_gate {
+            self.progress.tell(&format!("line {line} waits for {}", waits.line));
+            self.told_gate = waits.gate;
         }
         Ok(())
     }
