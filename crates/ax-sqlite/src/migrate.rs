@@ -153,7 +153,7 @@ mod tests {
              INSERT INTO lane_counts VALUES (1, 6, 1);",
         )
         .unwrap();
-        assert_eq!(plan(&conn).unwrap().steps, ["0002 listings"]);
+        assert_eq!(plan(&conn).unwrap().steps.len(), MIGRATIONS.len() - 1);
         migrate(&conn, Timestamp(2)).unwrap();
         assert_eq!(crate::check::check(&conn).unwrap(), Vec::<String>::new());
         let of_task = ax_model::store::Filter { task: Some("f".into()), ..Default::default() };
