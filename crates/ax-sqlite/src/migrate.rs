@@ -148,8 +148,8 @@ mod tests {
             "INSERT INTO lanes VALUES (1, 'q', 'f');
              INSERT INTO jobs (seq, id, lane, priority, state, run_at, attempt, failures, interruptions, flags, updated_at,
                  created_at, max_attempts, max_interruptions, retry_base_ms, retry_cap_ms, on_crash, unique_for_ms, args,
-                 kwargs)
-             VALUES (5000, CAST('0123456789abcdef' AS BLOB), 1, 5, 6, 0, 0, 0, 0, 0, 0, 0, 3, 5, 0, 0, 0, 0, '[]', '{}');
+                 kwargs, finished_at)
+             VALUES (5000, CAST('0123456789abcdef' AS BLOB), 1, 5, 6, 0, 0, 0, 0, 0, 0, 0, 3, 5, 0, 0, 0, 0, '[]', '{}', 1);
              INSERT INTO lane_counts VALUES (1, 6, 1);",
         )
         .unwrap();
