@@ -9,7 +9,7 @@ from ._jsontext import clean, encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from .task import Task
@@ -80,7 +80,9 @@ def frame(body: bytes) -> bytes:
     return _pack_header(len(body)) + body
 
 
-def hello(pid: int, lang: str, tasks: Iterable[Task[Any, Any]], ahead: bool) -> bytes:
+def hello(
+    pid: int, lang: str, tasks: Iterable[Task[Any, Any]], ahead: bool, files: Sequence[str]
+) -> bytes:
     """`ahead`: each job's output goes to the next of the pipes, so that jobs may be sent ahead."""
     described = []
     for task in tasks:
@@ -89,17 +91,13 @@ def hello(pid: int, lang: str, tasks: Iterable[Task[Any, Any]], ahead: bool) -> 
         if doc:
             entry["doc"] = clean(doc.splitlines()[0].strip()[:500])
         described.append(entry)
-    return frame(
-        encode(
-            {"t": "hello", "v": VERSION, "pid": pid, "lang": lang, "ahead": ahead, "tasks": described}
-        ).encode("utf-8")
-    )
+    body = {"t": "hello", "v": VERSION, "pid": pid, "lang": lang, "ahead": ahead, "tasks": described}
+    return frame(encode({**body, "files": files}).encode("utf-8"))
 
 
-def bad(kind: str, message: str, traceback: str) -> bytes:
-    return frame(
-        encode({"t": "bad", "type": kind, "message": message, "traceback": traceback}).encode("utf-8")
-    )
+def bad(kind: str, message: str, traceback: str, files: Sequence[str]) -> bytes:
+    body = {"t": "bad", "type": kind, "message": message, "traceback": traceback, "files": files}
+    return frame(encode(body).encode("utf-8"))
 
 
 def progress(token: str, done: float, total: float | None, note: str | None) -> bytes:

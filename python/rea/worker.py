@@ -10,7 +10,7 @@ import sys
 from _thread import allocate_lock
 from types import CoroutineType
 
-from . import _failure, _frames, _load, _room, _signature, job
+from . import _failure, _files, _frames, _load, _room, _signature, job
 from ._jsontext import NotJson, clean, to_bytes
 from .exception import Stopped
 from .task import registry
@@ -291,12 +291,12 @@ def main() -> NoReturn:
             message = (
                 'the file called sys.exit() while it was loaded; put that under `if __name__ == "__main__":`'
             )
-        worker.send(_frames.bad(kind, message, traceback or ""))
+        worker.send(_frames.bad(kind, message, traceback or "", _files.of_broken_code(error)))
         worker.quit(EXIT_BAD_CODE)
     if any(_signature.is_async(task.func) for task in registry.values()):
         worker.async_runner()  # asyncio is loaded now, not by the first job
     room.settle(worker.on_term)
-    worker.send(_frames.hello(os.getpid(), language(), registry.values(), len(outputs) > 1))
+    worker.send(_frames.hello(os.getpid(), language(), registry.values(), len(outputs) > 1, _files.of_code()))
     try:
         worker.serve()
     except Stopped:

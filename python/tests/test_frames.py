@@ -34,9 +34,9 @@ def made(line):
     kind = frame.pop("t")
     if kind == "hello":
         tasks = [make_task(task.pop("name"), task.pop("doc", None), **task) for task in frame["tasks"]]
-        return _frames.hello(frame["pid"], frame["lang"], tasks, frame["ahead"])
+        return _frames.hello(frame["pid"], frame["lang"], tasks, frame["ahead"], frame["files"])
     if kind == "bad":
-        return _frames.bad(frame["type"], frame["message"], frame["traceback"])
+        return _frames.bad(frame["type"], frame["message"], frame["traceback"], frame["files"])
     if kind == "progress":
         return _frames.progress(frame["token"], frame["done"], frame["total"], frame["note"])
     left = tuple(frame.pop(name, False) for name in ("dirty", "spawned"))

@@ -92,6 +92,8 @@ pub(crate) async fn dispatch(
                 let Ok(()) = changed else { return node.reached(Stage::Draining).await };
                 let specs = Arc::clone(&offers.borrow_and_update());
                 names = catalogue_again(&node, &specs).await;
+                // What was claimed and can't be run here any more is for another node, or for later.
+                node.hand_back(node.local.take_unoffered(&names));
             }
             answer = claim(&node, &names) => match answer {
                 Ok(jobs) => {

@@ -188,6 +188,13 @@ impl LocalQueue {
         taken
     }
 
+    /// Takes out the jobs whose task is none of `offers`.
+    pub(crate) fn take_unoffered(&self, offers: &[String]) -> Vec<Claimed> {
+        let taken = self.lock().take_if(|job| !offers.iter().any(|name| **name == *job.task));
+        self.room.notify_one();
+        taken
+    }
+
     /// Lets no job of `queue` in any more, and takes out those that wait.
     pub(crate) fn pause(&self, queue: &str) -> Vec<Claimed> {
         let mut inner = self.lock();
@@ -295,6 +302,14 @@ mod tests {
         short.set_short(false);
         assert_eq!(short.wanted(1), 0);
         assert_eq!(taken(&short).await, 0, "more than the slots are out still");
+    }
+
+    #[tokio::test]
+    async fn jobs_whose_task_is_offered_no_more_are_taken_out() {
+        let other = Claimed { task: "other".into(), ..job(2, false) };
+        let queue = queue(vec![job(1, false), other]);
+        let out = queue.take_unoffered(&["t".to_owned()]);
+        assert_eq!((out.len(), &*out[0].task, queue.len()), (1, "other", 1));
     }
 
     #[tokio::test]

@@ -68,6 +68,7 @@ codes! {
     BadCursor = "bad_cursor" 422 "The cursor is not one that this server gave out",
     TooMany = "too_many" 422 "Too many jobs in one request",
     NoFilter = "no_filter" 422 "The request names no jobs",
+    ReloadFailed = "reload_failed" 422 "The code can't be loaded again; that of before runs on",
     Internal = "internal" 500 "A fault of this server",
     NotReady = "not_ready" 503 "The server is not ready yet",
     TooManyStreams = "too_many_streams" 503 "Too many clients watch events",

@@ -106,6 +106,7 @@ fn plain(value: &Value) -> Json {
         Value::Secret(_) => value.to_string().into(),
         Value::Path(path) => path.to_string_lossy().into(),
         Value::List(texts) => texts.clone().into(),
+        Value::Switch(on) => (*on).into(),
         Value::Whole(number) | Value::Bytes(number) => (*number).into(),
         Value::Span(Some(ms)) => seconds(*ms),
     }

@@ -20,6 +20,8 @@ mod papers;
 mod printed;
 mod prune;
 mod queue;
+mod reload;
+mod reloader;
 mod restore;
 mod road;
 mod run;
@@ -58,6 +60,8 @@ enum Verb {
     Serve(serve::Serve),
     /// Run a file of jobs to its end and print their results; goes on where it was stopped
     Run(Box<run::Run>),
+    /// Let the server load its code again, without a stop
+    Reload(reload::Reload),
     /// Store a job; it runs once it is due
     Enqueue(Box<enqueue::Enqueue>),
     /// List jobs, newest first
@@ -150,6 +154,7 @@ fn run(verb: Verb) -> Result<Exit, Failure> {
         Verb::MarkSuccess(verb) => asking(verb.run()),
         Verb::Status(verb) => asking(verb.run()),
         Verb::Tasks(verb) => asking(verb.run()),
+        Verb::Reload(verb) => asking(verb.run()),
         Verb::Queue(verb) => asking(verb.run()),
     }
 }

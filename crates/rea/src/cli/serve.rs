@@ -1,27 +1,29 @@
 //! `rea serve`: opens the store, listens, starts workers and the engine, and ends all of it in order.
 
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ax::model::State;
-use ax::{Engine, Journal, OpenError, Runner, StopReport};
+use ax::{Engine, Journal, OpenError, StopReport};
 use clap::Args;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use super::reloader::Reloader;
 use super::road::cannot_open;
 use super::{Exit, Failure, load_error};
 use crate::http::feed::{Feed, Tee};
 use crate::http::guard::Guard;
 use crate::http::{Api, Host, Shared, listen};
 use crate::logs::Logs;
-use crate::settings::{self, Flags, Server as ServerFlags};
+use crate::settings::{self, Flags, Given, Server as ServerFlags};
 use crate::workers::{Load, LogStore, Pool, PoolOptions, wait_for_dead_wardens};
 
 const EXAMPLES: &str = "Examples:
@@ -30,6 +32,7 @@ const EXAMPLES: &str = "Examples:
   rea serve demo_task.py --host 0.0.0.0 --token-file rea.token --allow-host jobs.example.org
 
 Without FILE or MODULE it stores jobs of tasks that it knows from before, and runs none.
+`rea reload`, SIGHUP, or --reload on its own: loads the code again without a stop.
 SIGTERM or Ctrl-C: takes no more jobs, lets running ones finish for --grace; a second one ends them at once.
 More settings, and the same ones in rea.toml: `rea config show`, docs/settings.md.";
 
@@ -55,7 +58,7 @@ impl Serve {
         let settings = settings::serve(&self.flags.given)?;
         let logs = Logs::install(settings.log, &settings.log_filter);
         let runtimes = Runtimes::new().map_err(|e| Failure::new(Exit::Unreachable, format!("can't start: {e}")))?;
-        let ended = runtimes.jobs.block_on(serve(settings, logs.clone(), runtimes.http.handle()));
+        let ended = runtimes.jobs.block_on(serve(settings, self.flags.given, logs.clone(), runtimes.http.handle()));
         runtimes.end();
         logs.flush();
         ended.map(|()| Exit::Ok)
@@ -83,8 +86,8 @@ impl Runtimes {
     }
 }
 
-async fn serve(settings: settings::Serve, logs: Logs, http: &Handle) -> Result<(), Failure> {
-    let mut stop = StopSignals::listen()?;
+async fn serve(settings: settings::Serve, given: Given, logs: Logs, http: &Handle) -> Result<(), Failure> {
+    let mut stop = StopSignals::of_a_service()?;
     let feed = Feed::new(format!("{:x}", jiff::Timestamp::now().as_microsecond()));
     let engine = open(&settings, Tee { log: logs.clone(), feed: Arc::clone(&feed) }).await?;
     let host = Host { db: settings.engine.path.clone(), logs, feed };
@@ -100,7 +103,14 @@ async fn serve(settings: settings::Serve, logs: Logs, http: &Handle) -> Result<(
             return Err(failure);
         }
     };
+    let reloader = server.reloader(given);
+    let mut reloads = JoinSet::new();
+    reloads.extend(stop.reload.take().map(|hangup| reloader.clone().at(hangup)));
+    if settings.reload {
+        reloads.spawn(reloader.when_files_change(settings.file.clone()));
+    }
     stop.next().await;
+    drop(reloads);
     server.end(&engine, settings.grace, &mut stop).await;
     Ok(())
 }
@@ -134,6 +144,7 @@ pub(super) struct Server {
     shared: Shared,
     listening: JoinHandle<()>,
     closed: CancellationToken,
+    pool: Arc<Pool>,
 }
 
 /// Listens first, so that clients are answered while workers load their code; then starts the workers and the engine.
@@ -153,20 +164,27 @@ pub(super) async fn start(
     let closed = CancellationToken::new();
     let api = Api::new(shared.clone(), guard);
     let listening = http.spawn(listen::serve(listener, api, settings.max_connections, closed.clone()));
-    let server = Server { shared, listening, closed };
     let trouble = |e: ax::StoreError| Failure::new(Exit::Unreachable, e.to_string());
     engine.announce(&url).map_err(trouble)?;
-    let runner = runner(settings, &url).await?;
-    engine.start(runner).await.map_err(trouble)?;
-    server.shared.set_ready(None);
+    let pool = pool(settings, &url).await?;
+    engine.start(Arc::clone(&pool) as _).await.map_err(trouble)?;
+    shared.set_ready(None);
     overview(settings, engine, &url).await;
-    Ok(server)
+    Ok(Server { shared, listening, closed, pool })
 }
 
 impl Server {
     /// What the API answers from.
     pub(super) fn shared(&self) -> Shared {
         self.shared.clone()
+    }
+
+    /// What loads the code again; from now on also when a client asks for it.
+    fn reloader(&self, given: Given) -> Reloader {
+        let reloader = Reloader::new(Arc::clone(&self.pool), given);
+        let asked = reloader.clone();
+        self.shared.set_reload(Box::new(move || Box::pin(asked.clone().reload("asked"))));
+        reloader
     }
 
     /// Stops in order: long polls end, jobs end, then the door is shut. Until then jobs may still enqueue others.
@@ -230,13 +248,14 @@ fn url_of(address: SocketAddr) -> String {
 }
 
 /// What runs jobs: worker processes for the code, and commands.
-async fn runner(settings: &settings::Serve, url: &str) -> Result<Arc<dyn Runner>, Failure> {
+async fn pool(settings: &settings::Serve, url: &str) -> Result<Arc<Pool>, Failure> {
     let is_file = |code: &str| Path::new(code).extension().is_some_and(|e| e == "py") || code.contains('/');
     let load = settings.code.iter().map(|code| match is_file(code) {
         true => Load::File(code.into()),
         false => Load::Module(code.clone()),
     });
     let mut options = PoolOptions::new(&settings.engine.path, load.collect());
+    options.watched = settings.reload;
     options.commands = settings.commands.clone();
     // Where nothing can run, there are no workers either.
     options.slots = if settings.code.is_empty() && settings.commands.is_empty() { 0 } else { settings.workers };
@@ -253,8 +272,7 @@ async fn runner(settings: &settings::Serve, url: &str) -> Result<Arc<dyn Runner>
     if !settings.code.is_empty() {
         tracing::info!(action = "loading", url, code = settings.code.join(" "), "loading code");
     }
-    let pool = Pool::start(options).await.map_err(|error| load_error::failure(&format!("{error:#}")))?;
-    Ok(pool)
+    Pool::start(options).await.map_err(|error| load_error::failure(&format!("{error:#}")))
 }
 
 /// One line that says what this server is and what it found.
@@ -282,23 +300,43 @@ async fn overview(settings: &settings::Serve, engine: &Engine, url: &str) {
     );
 }
 
-/// SIGTERM and SIGINT.
+/// SIGTERM, SIGINT, and SIGHUP, which says that the terminal has gone.
 pub(super) struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
+    hangup: Option<Signal>,
+    /// SIGHUP to a service: load your code again.
+    reload: Option<Signal>,
 }
 
 impl StopSignals {
     pub(super) fn listen() -> Result<StopSignals, Failure> {
         let listen =
             |kind| signal(kind).map_err(|e| Failure::new(Exit::Unreachable, format!("can't listen for signals: {e}")));
-        Ok(StopSignals { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+        let hangup = Some(listen(SignalKind::hangup())?);
+        let (terminate, interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+        Ok(StopSignals { terminate, interrupt, hangup, reload: None })
+    }
+
+    /// Without a terminal to lose, SIGHUP is no reason to stop.
+    fn of_a_service() -> Result<StopSignals, Failure> {
+        let StopSignals { terminate, interrupt, hangup, .. } = StopSignals::listen()?;
+        let (hangup, reload) = if std::io::stderr().is_terminal() { (hangup, None) } else { (None, hangup) };
+        Ok(StopSignals { terminate, interrupt, hangup, reload })
     }
 
     pub(super) async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+            Some(()) = received(&mut self.hangup) => {}
         }
+    }
+}
+
+async fn received(signal: &mut Option<Signal>) -> Option<()> {
+    match signal {
+        Some(signal) => signal.recv().await,
+        None => std::future::pending().await,
     }
 }

@@ -20,6 +20,7 @@ pub mod openapi;
 pub mod prune;
 pub mod query;
 pub mod queues;
+pub mod reload;
 pub mod status;
 pub mod trace;
 pub mod wait;
@@ -55,6 +56,7 @@ struct Inner {
     ending: CancellationToken,
     not_ready: Mutex<Option<String>>,
     host: OnceLock<Host>,
+    reload: OnceLock<reload::Reload>,
 }
 
 /// What only a server has.
@@ -80,6 +82,7 @@ impl Shared {
             ending: CancellationToken::new(),
             not_ready: Mutex::new(not_ready),
             host: OnceLock::new(),
+            reload: OnceLock::new(),
         }))
     }
 
@@ -101,6 +104,15 @@ impl Shared {
     /// Says what the server around the API has; once.
     pub fn set_host(&self, host: Host) {
         let _ = self.0.host.set(host);
+    }
+
+    /// Says how the server's code is loaded again; once.
+    pub fn set_reload(&self, reload: reload::Reload) {
+        let _ = self.0.reload.set(reload);
+    }
+
+    fn reload(&self) -> Option<&reload::Reload> {
+        self.0.reload.get()
     }
 
     fn host(&self) -> Option<&Host> {
@@ -151,6 +163,7 @@ fn routes() -> Vec<(&'static str, &'static str, MethodRouter<Shared>)> {
         ("get", "/queues/{name}/why", get(why::of_queue)),
         ("post", "/queues/{name}/pause", post(queues::pause)),
         ("post", "/queues/{name}/resume", post(queues::resume)),
+        ("post", "/reload", post(reload::reload)),
         ("get", "/tasks", get(status::tasks)),
         ("get", "/tasks/{name}", get(status::task)),
         ("get", "/nodes", get(status::nodes)),

@@ -32,6 +32,7 @@ impl Doors for Server {
         Key::Port,
         Key::Workers,
         Key::Python,
+        Key::Reload,
         Key::TokenFile,
         Key::AllowHosts,
         Key::MaxConnections,
@@ -75,6 +76,7 @@ impl Doors for All {
         Key::Port,
         Key::Workers,
         Key::Python,
+        Key::Reload,
         Key::AllowHosts,
         Key::MaxConnections,
         Key::Grace,
@@ -140,6 +142,9 @@ fn arg(key: Key) -> Arg {
     let kind = setting.kind;
     let default = if setting.default.is_empty() { String::new() } else { format!(" [default: {}]", setting.default) };
     let arg = Arg::new(setting.name).help(format!("{}{default} [env: {}]", setting.about, setting.env));
+    if kind == Kind::Switch {
+        return arg.long(setting.flag).action(ArgAction::SetTrue);
+    }
     let arg = match setting.flag {
         WORDS => arg.value_name(WORDS).num_args(0..).action(ArgAction::Append),
         flag => arg.long(flag).value_name(kind.placeholder()).allow_negative_numbers(true),
@@ -164,6 +169,7 @@ fn read(key: Key, matches: &ArgMatches) -> Option<Value> {
             let texts = lists.flat_map(|list| if let Value::List(texts) = list { texts.clone() } else { Vec::new() });
             Some(Value::List(texts.collect()))
         }
+        Kind::Switch => matches.get_flag(setting.name).then_some(Value::Switch(true)),
         Kind::Word(_) => matches.get_one::<String>(setting.name).cloned().map(Value::Text),
         kind if is_path(kind) => matches.get_one::<PathBuf>(setting.name).cloned().map(Value::Path),
         _ => matches.get_one::<Value>(setting.name).cloned(),

@@ -74,6 +74,8 @@ pub struct Serve {
     pub workers: usize,
     /// The Python to use, if one was named.
     pub python: Option<PathBuf>,
+    /// Load the code again when its files change.
+    pub reload: bool,
     /// What clients must send.
     pub token: Option<Token>,
     /// File that the token was read from.
@@ -138,6 +140,7 @@ pub(super) fn of(all: &Resolved) -> Result<Serve, BadSetting> {
         address: SocketAddr::new(host, all.number(Key::Port)),
         workers: all.number(Key::Workers),
         python: all.path(Key::Python),
+        reload: all.switch(Key::Reload),
         token,
         token_file,
         allow_hosts: all.list(Key::AllowHosts),

@@ -141,6 +141,10 @@ impl Resolved {
         if let Value::List(texts) = &self.get(key).0 { texts.clone() } else { Vec::new() }
     }
 
+    pub(super) fn switch(&self, key: Key) -> bool {
+        matches!(self.get(key).0, Value::Switch(true))
+    }
+
     /// A whole number or a size; its kind has made sure that it fits.
     pub(super) fn number<T: TryFrom<u64> + Default>(&self, key: Key) -> T {
         match &self.get(key).0 {

@@ -67,6 +67,7 @@ settings! {
     Port "serve.port" "REA_PORT" "port" Whole { min: 0, max: 65_535 }, "8000", "Port to listen on; 0 = any free one";
     Workers "serve.workers" "REA_WORKERS" "workers" Whole { min: 1, max: 1024 }, "4", "How many jobs run at a time, each in a process of its own";
     Python "serve.python" "REA_PYTHON" "python" Program, "", "The Python to run tasks with, instead of that of an active virtual environment or python3";
+    Reload "serve.reload" "REA_RELOAD" "reload" Switch, "false", "Load the code again whenever one of its files changes";
     AllowHosts "serve.allow_hosts" "REA_ALLOW_HOST" "allow-host" List, "", "Further host names that the server is reached by";
     MaxConnections "serve.max_connections" "REA_MAX_CONNECTIONS" "max-connections" Whole { min: 1, max: 65_536 }, "1024", "Most connections at a time";
     Grace "serve.grace" "REA_GRACE" "grace" Span { min_ms: 0, max_ms: YEAR_MS, none: "" }, "30s", "How long running jobs may finish when the server is stopped";

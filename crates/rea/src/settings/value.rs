@@ -30,6 +30,8 @@ pub enum Kind {
     Name,
     /// A filter of diagnostics.
     Filter,
+    /// On or off. Its flag alone means on.
+    Switch,
     /// One of these words.
     Word(&'static [&'static str]),
     /// A whole number.
@@ -70,6 +72,8 @@ pub enum Value {
     Path(PathBuf),
     /// Texts.
     List(Vec<String>),
+    /// On or off.
+    Switch(bool),
     /// A whole number.
     Whole(u64),
     /// Milliseconds; `None` = no bound.
@@ -101,6 +105,11 @@ impl Kind {
                 Ok(_) => Ok(Value::Text(typed.to_owned())),
                 Err(error) => Err(format!("is no filter such as warn,rea=debug: {error}")),
             },
+            Kind::Switch => match typed {
+                "true" | "1" => Ok(Value::Switch(true)),
+                "false" | "0" => Ok(Value::Switch(false)),
+                _ => Err("must be true or false".to_owned()),
+            },
             Kind::Word(words) if words.contains(&typed) => Ok(Value::Text(typed.to_owned())),
             Kind::Word(words) => Err(format!("must be one of {}", words.join(", "))),
             Kind::Whole { min, max } => match typed.parse() {
@@ -124,6 +133,7 @@ impl Kind {
                 texts.collect::<Option<Vec<_>>>().map(Value::List).ok_or_else(|| self.expected())
             }
             (Kind::List | Kind::Code, DeValue::String(text)) => Ok(Value::List(vec![text.to_string()])),
+            (Kind::Switch, DeValue::Boolean(on)) => Ok(Value::Switch(*on)),
             (Kind::Whole { .. }, DeValue::Integer(number)) => self.read(&plain(number)),
             (Kind::Bytes { .. }, DeValue::Integer(number)) => self.read(&plain(number)),
             (Kind::Span { .. }, DeValue::Integer(number)) => self.read(&plain(number)),
@@ -138,6 +148,7 @@ impl Kind {
     fn expected(self) -> String {
         match self {
             Kind::List | Kind::Code => "must be a list of texts, such as [\"a\", \"b\"]".to_owned(),
+            Kind::Switch => "must be true or false".to_owned(),
             Kind::Whole { min, max } => format!("must be a whole number from {min} to {max}"),
             Kind::Span { .. } => "must be a length of time, such as \"10m\", or a number of seconds".to_owned(),
             Kind::Bytes { .. } => "must be a size, such as \"10MiB\", or a number of bytes".to_owned(),
@@ -175,6 +186,7 @@ impl Kind {
             Kind::Address => "IP address".to_owned(),
             Kind::Name => "name".to_owned(),
             Kind::Filter => "filter".to_owned(),
+            Kind::Switch => "true, false".to_owned(),
             Kind::Word(words) => words.join(", "),
             Kind::Whole { min, max } => format!("{min}–{max}"),
             Kind::Span { min_ms, max_ms, none: "" } => format!("{}–{}", span_text(min_ms), span_text(max_ms)),
@@ -297,6 +309,7 @@ impl fmt::Display for Value {
             Value::Secret(_) => f.write_str("(hidden)"),
             Value::Path(path) => path.display().fmt(f),
             Value::List(texts) => f.write_str(&texts.join(",")),
+            Value::Switch(on) => on.fmt(f),
             Value::Whole(number) => number.fmt(f),
             Value::Span(Some(ms)) => f.write_str(&span_text(*ms)),
             Value::Span(None) => f.write_str("none"),

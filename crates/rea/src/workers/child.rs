@@ -2,6 +2,7 @@
 //! output for each job, straight on the descriptors, without a task or a timer of its own.
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -81,9 +82,9 @@ pub(super) enum Begun {
 /// What a child said first.
 pub(super) enum Greeting {
     /// It is ready.
-    Hello(Vec<TaskSpec>),
+    Hello(Vec<TaskSpec>, Vec<PathBuf>),
     /// The user's code can't be loaded.
-    Bad { kind: String, message: String, traceback: String },
+    Bad { kind: String, message: String, traceback: String, files: Vec<PathBuf> },
     /// It did not get that far.
     Failed(String),
 }
@@ -137,16 +138,16 @@ impl Child {
         let mut stop = std::pin::pin!(stop);
         loop {
             match self.next(stop.as_mut(), said).await {
-                Event::Frame(Ok(FromChild::Hello { pid, lang, ahead, tasks })) => {
+                Event::Frame(Ok(FromChild::Hello { pid, lang, ahead, tasks, files })) => {
                     tracing::debug!(pid, lang, ahead, tasks = tasks.len(), "a worker process is ready");
                     self.pid = pid;
                     if !ahead {
                         self.outputs.truncate(1);
                     }
-                    return Greeting::Hello(tasks);
+                    return Greeting::Hello(tasks, files);
                 }
-                Event::Frame(Ok(FromChild::Bad { kind, message, traceback })) => {
-                    return Greeting::Bad { kind, message, traceback };
+                Event::Frame(Ok(FromChild::Bad { kind, message, traceback, files })) => {
+                    return Greeting::Bad { kind, message, traceback, files };
                 }
                 Event::Frame(Ok(other)) => return Greeting::Failed(format!("it said {other:?} before hello")),
                 Event::Frame(Err(malformed)) => return Greeting::Failed(malformed.to_string()),

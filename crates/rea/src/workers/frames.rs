@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io::Write as _;
+use std::path::PathBuf;
 
 use ax_model::store::Claimed;
 use ax_model::{Cause, ErrorInfo, JobId, Progress, TaskSpec, Token};
@@ -19,10 +20,10 @@ const VERSION: u32 = 1;
 /// What a child can say.
 #[derive(Debug, PartialEq)]
 pub(super) enum FromChild {
-    /// Its code is loaded.
-    Hello { pid: i32, lang: String, ahead: bool, tasks: Vec<TaskSpec> },
-    /// Its code can't be loaded.
-    Bad { kind: String, message: String, traceback: String },
+    /// Its code is loaded, from these files.
+    Hello { pid: i32, lang: String, ahead: bool, tasks: Vec<TaskSpec>, files: Vec<PathBuf> },
+    /// Its code can't be loaded; with the files that were looked at.
+    Bad { kind: String, message: String, traceback: String, files: Vec<PathBuf> },
     /// How far a job says it is.
     Progress { token: String, progress: Progress },
     /// A job has ended.
@@ -91,6 +92,8 @@ struct Fields<'a> {
     lang: String,
     #[serde(default)]
     tasks: Vec<TaskSpec>,
+    #[serde(default)]
+    files: Vec<PathBuf>,
 }
 
 /// Reads the body of a frame.
@@ -128,11 +131,12 @@ pub(super) fn parse(body: &[u8]) -> Result<FromChild, Malformed> {
         }
         "hello" => {
             let pid = fields.pid.ok_or_else(|| missing("pid"))?;
-            Ok(FromChild::Hello { pid, lang: fields.lang, ahead: fields.ahead, tasks: fields.tasks })
+            let (ahead, tasks, files) = (fields.ahead, fields.tasks, fields.files);
+            Ok(FromChild::Hello { pid, lang: fields.lang, ahead, tasks, files })
         }
         "bad" => {
             let traceback = fields.traceback.unwrap_or_default();
-            Ok(FromChild::Bad { kind: fields.kind, message: fields.message, traceback })
+            Ok(FromChild::Bad { kind: fields.kind, message: fields.message, traceback, files: fields.files })
         }
         other => Err(Malformed(format!("an unknown kind of frame, {other:?}"))),
     }

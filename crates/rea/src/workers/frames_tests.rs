@@ -40,11 +40,11 @@ fn job() -> Claimed {
 fn every_sample_from_a_child_is_read() {
     let read: Vec<FromChild> = samples("<").iter().map(|text| parse(text.as_bytes()).unwrap()).collect();
     assert_eq!(read.len(), 6, "a new sample needs a line here");
-    let FromChild::Hello { pid: 4242, lang, ahead: true, tasks } = &read[0] else { panic!("{:?}", read[0]) };
-    assert_eq!(lang, "python 3.11.7");
+    let FromChild::Hello { pid: 4242, lang, ahead: true, tasks, files } = &read[0] else { panic!("{:?}", read[0]) };
+    assert_eq!((&**lang, files), ("python 3.11.7", &vec!["/srv/demo_task.py".into()]));
     assert_eq!((tasks[0].priority, tasks[0].max_attempts, tasks[0].timeout_ms), (Some(3), Some(5), None));
     assert_eq!((tasks[1].on_crash, tasks[1].timeout_ms), (Some(OnCrash::Hold), Some(None)));
-    assert!(matches!(&read[1], FromChild::Bad { kind, .. } if kind == "SyntaxError"));
+    assert!(matches!(&read[1], FromChild::Bad { kind, files, .. } if kind == "SyntaxError" && files.len() == 1));
     let note = Some("three of ten".to_owned());
     let progress = Progress { done: 3.0, total: Some(10.0), note };
     assert_eq!(read[2], FromChild::Progress { token: "6f1d0a9b8c7e6f50".into(), progress });

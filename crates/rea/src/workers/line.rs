@@ -33,6 +33,8 @@ pub(super) struct Line {
 struct State {
     /// When the present job began; `None` = nobody may join.
     open_since: Option<Instant>,
+    /// The process runs code of before: nobody may join any more.
+    retired: bool,
     waiting: Vec<Waiting>,
     frame: Vec<u8>,
 }
@@ -69,7 +71,10 @@ impl Line {
 
     /// A job begins now; others may join behind it.
     pub(super) fn open(&self) {
-        self.lock().open_since = Some(Instant::now());
+        let mut state = self.lock();
+        if !state.retired {
+            state.open_since = Some(Instant::now());
+        }
     }
 
     /// How many wait, if one more may.
@@ -124,6 +129,26 @@ impl Line {
         }
     }
 
+    /// The process ends once the job that it has come to has: there is newer code.
+    pub(super) fn retire(&self) {
+        let mut state = self.lock();
+        state.retired = true;
+        state.open_since = None;
+        let back = self.permits.take_back();
+        // Not that of the attempt that has the process, which may be on its way still.
+        for own in back.iter().filter(|token| !state.waiting.iter().any(|waiting| waiting.token == **token)) {
+            self.permits.give(*own);
+        }
+        for waiting in state.waiting.extract_if(.., |waiting| back.contains(&waiting.token)) {
+            let _ = waiting.turn.send(Turn::Back);
+        }
+    }
+
+    /// Whether the process runs code of before.
+    pub(super) fn is_retired(&self) -> bool {
+        self.lock().retired
+    }
+
     /// The process is being ended. Whoever still waits, it had come to.
     pub(super) fn abandon(&self) {
         self.close();
@@ -138,7 +163,7 @@ impl Line {
             return Some(child);
         }
         let first = state.waiting.remove(0);
-        if !child.is_retiring() {
+        if !child.is_retiring() && !state.retired {
             state.open_since = Some(Instant::now());
         }
         drop(state);

@@ -5,7 +5,7 @@
 //! by `permits` that can be taken back. Above each worker process stands a `warden`, a process
 //! of this same program, started by `spawn`, which finds and ends all descendants (`tree`) and holds the `lock` that
 //! proves to the next server when they are gone. `orphans` is for wardens that were killed themselves. `package` is the
-//! Python code that the worker processes run.
+//! Python code that the worker processes run. `reload` puts new code in place of old, `watch` sees that there is some.
 //!
 //! A `command` is a task that is a program: a process for each attempt, in the place of a worker process that rests meanwhile.
 //!
@@ -17,6 +17,7 @@ mod descriptor;
 mod ends;
 mod exec;
 mod frames;
+mod idle;
 mod inbox;
 mod line;
 mod lock;
@@ -28,10 +29,12 @@ mod output;
 mod package;
 mod permits;
 mod pool;
+mod reload;
 mod slot;
 mod spawn;
 mod tree;
 pub mod warden;
+mod watch;
 mod word;
 
 pub use command::{Command, RETRY_EXIT_CODE};
@@ -39,4 +42,6 @@ pub use lock::{wait_for_dead_wardens, wardens_path};
 pub use logs::{LogInfo, LogPart, LogStore};
 pub use options::{Load, PoolOptions};
 pub use pool::Pool;
+pub use reload::Reloaded;
+pub use watch::{Stamp, Stamps, watch};
 pub use word::Word;

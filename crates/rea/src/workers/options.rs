@@ -17,6 +17,8 @@ pub struct PoolOptions {
     pub python: Vec<OsString>,
     /// The code to load; none: no worker processes, only commands.
     pub load: Vec<Load>,
+    /// The code is loaded again when its files change, perhaps a moment after.
+    pub watched: bool,
     /// Tasks that are programs.
     pub commands: Vec<Command>,
     /// The store, for `<db>.wardens` and `<db>.logs/`.
@@ -51,6 +53,7 @@ impl PoolOptions {
             slots: 4,
             python: Vec::new(),
             load,
+            watched: false,
             commands: Vec::new(),
             db: db.into(),
             url: None,

@@ -1,11 +1,11 @@
 //! The pool: as many slots as attempts may run at a time, each with one worker process that is replaced when it ends.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use ax::{Attempt, Outcome, Runner, Stop, StopReason};
@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::child::{Begun, Child, Rules};
 use super::command::{self, Running};
+use super::idle::Idle;
 use super::line::{self, Line, Turn};
 use super::logs::LogStore;
 use super::memory_limit::MemoryGuard;
@@ -27,29 +28,21 @@ use super::spawn::Recipe;
 use super::{lock, orphans, spawn};
 
 /// How long an idle worker process may take to end before it is killed.
-const IDLE_GRACE: Duration = Duration::from_secs(1);
+pub(super) const IDLE_GRACE: Duration = Duration::from_secs(1);
 
 /// Worker processes that run attempts and can be killed.
 pub struct Pool {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     slots: Mutex<Vec<JoinHandle<()>>>,
-}
-
-/// The worker processes that have nothing to do, and who looks for one.
-#[derive(Default)]
-struct Idle {
-    children: Vec<Child>,
-    /// Free slots without a worker process, where no code is loaded: for commands.
-    bare: usize,
-    /// Attempts that wait for one to become idle. While there are any, nobody joins a line: they were here first.
-    takers: usize,
-    /// Where attempts can wait at a busy one: the lines of all worker processes.
-    lines: Vec<Arc<Line>>,
 }
 
 /// What the slots and the attempts share.
 pub(super) struct Shared {
     pub(super) options: PoolOptions,
+    /// Reloads take turns.
+    pub(super) reloading: tokio::sync::Mutex<()>,
+    /// New code has been loaded, or the pool closes.
+    pub(super) reloaded: Notify,
     pub(super) python: Vec<OsString>,
     pub(super) lock: PathBuf,
     pub(super) closing: CancellationToken,
@@ -57,16 +50,19 @@ pub(super) struct Shared {
     rules: Rules,
     logs: LogStore,
     bounds: Bounds,
-    offers: watch::Sender<Arc<Vec<TaskSpec>>>,
-    commands: HashMap<String, command::Command>,
+    pub(super) offers: watch::Sender<Arc<Vec<TaskSpec>>>,
+    commands: RwLock<Commands>,
     /// Of the tasks that have one, bytes.
     memory_limits: Mutex<HashMap<String, u64>>,
-    idle: Mutex<Idle>,
+    pub(super) idle: Mutex<Idle>,
     /// A worker process has become idle.
-    ready: Notify,
+    pub(super) ready: Notify,
     /// Why the last start of a worker process failed.
     trouble: Mutex<Option<String>>,
 }
+
+/// The tasks that are programs, by name.
+type Commands = BTreeMap<String, Arc<command::Command>>;
 
 impl Pool {
     /// Starts the first worker process and waits until it has loaded the code; the others follow by themselves.
@@ -93,18 +89,21 @@ impl Pool {
             logs: LogStore::of(&options.db),
             bounds: Bounds { log: options.log_bytes, line: options.log_line_bytes },
             offers: watch::channel(Arc::default()).0,
-            commands: options.commands.iter().map(|c| (c.task.name.clone(), c.clone())).collect(),
+            commands: RwLock::new(by_name(options.commands.clone())),
             memory_limits: Mutex::default(),
             idle: Mutex::new(Idle { bare: if code { 0 } else { options.slots }, ..Idle::default() }),
+            reloading: tokio::sync::Mutex::default(),
+            reloaded: Notify::new(),
             ready: Notify::new(),
             trouble: Mutex::new(None),
             options,
         });
-        shared.offer(Vec::new());
         if !code {
+            shared.offer(Vec::new());
             return Ok(Arc::new(Pool { shared, slots: Mutex::default() }));
         }
         let first = slot::start(&shared).await.map_err(StartError::into_error)?;
+        shared.install(&mut locked(&shared.idle), &first.loaded);
         let mut slots = vec![tokio::spawn(slot::keep(shared.clone(), Some(first)))];
         slots.extend((1..shared.options.slots).map(|_| tokio::spawn(slot::keep(shared.clone(), None))));
         Ok(Arc::new(Pool { shared, slots: Mutex::new(slots) }))
@@ -130,7 +129,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.shared.close_idle();
+        drop(self.shared.close_idle());
     }
 }
 
@@ -166,7 +165,11 @@ impl Runner for Pool {
 
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async {
-            self.shared.close_idle();
+            let fresh = self.shared.close_idle();
+            let _ = self.shared.reloading.lock().await;
+            if let Some(fresh) = fresh {
+                let _ = fresh.await;
+            }
             let slots = std::mem::take(&mut *locked(&self.slots));
             for slot in slots {
                 let _ = slot.await;
@@ -177,8 +180,9 @@ impl Runner for Pool {
 
 impl Shared {
     async fn run(&self, attempt: Attempt, stop: Stop) -> Outcome {
-        match self.commands.get(&*attempt.job.task) {
-            Some(command) => self.run_command(command, attempt, stop).await,
+        let command = self.commands.read().unwrap_or_else(PoisonError::into_inner).get(&*attempt.job.task).cloned();
+        match command {
+            Some(command) => self.run_command(&command, attempt, stop).await,
             None => self.run_in_worker(attempt, stop).await,
         }
     }
@@ -255,7 +259,7 @@ impl Shared {
             return Ok(child);
         }
         loop {
-            let mut child = self.take(stop).await?;
+            let mut child = self.take(&job.task, stop).await?;
             match child.begin(job, self.rules.result_max) {
                 Begun::Yes => return Ok(child),
                 // Dropping it lets its slot start another.
@@ -272,7 +276,7 @@ impl Shared {
     /// Joins the shortest line, if all worker processes are busy with short jobs and nobody waits for the next idle one.
     fn join(&self, job: &Claimed) -> Option<(Arc<Line>, oneshot::Receiver<Turn>)> {
         let idle = locked(&self.idle);
-        if !idle.children.is_empty() || idle.takers > 0 {
+        if !idle.children.is_empty() || idle.takers > 0 || !idle.names.contains(&*job.task) {
             return None;
         }
         let now = Instant::now();
@@ -282,11 +286,12 @@ impl Shared {
     }
 
     /// An idle worker process; waits for one where there is none, as after a crash.
-    async fn take(&self, stop: &mut Stop) -> Result<Child, Outcome> {
+    async fn take(&self, task: &str, stop: &mut Stop) -> Result<Child, Outcome> {
         if self.options.load.is_empty() {
             return Err(Outcome::NotStarted("this server has loaded no code".to_owned()));
         }
-        self.wait_for(stop, |idle| idle.children.pop()).await
+        let found = self.wait_for(stop, |idle| idle.child_for(task)).await?;
+        found.ok_or_else(|| Outcome::NotStarted(format!("the code that was loaded meanwhile has no task {task}")))
     }
 
     /// Waits until `find` finds something among what is idle.
@@ -342,7 +347,7 @@ impl Shared {
         let line = child.line().clone();
         let Some(child) = line.pass_on(child) else { return };
         let mut idle = locked(&self.idle);
-        if self.closing.is_cancelled() || child.is_retiring() {
+        if self.closing.is_cancelled() || child.is_retiring() || line.is_retired() {
             drop(idle);
             child.dismiss(IDLE_GRACE);
             return;
@@ -350,12 +355,6 @@ impl Shared {
         idle.children.push(child);
         drop(idle);
         self.ready.notify_one();
-    }
-
-    /// A worker process that has just been started.
-    pub(super) fn welcome(&self, child: Child) {
-        locked(&self.idle).lines.push(child.line().clone());
-        self.put(child);
     }
 
     /// Lets go of the worker process behind `link`, which has ended: of its line, and of itself if it is idle.
@@ -367,17 +366,31 @@ impl Shared {
         drop((idle, child));
     }
 
-    fn close_idle(&self) {
+    /// Ends the worker processes that have nothing to do. With the end of the one that has no slot yet.
+    fn close_idle(&self) -> Option<JoinHandle<()>> {
         self.closing.cancel();
-        let idle = std::mem::take(&mut locked(&self.idle).children);
-        idle.into_iter().for_each(|child| child.dismiss(IDLE_GRACE));
+        let mut idle = locked(&self.idle);
+        let (children, fresh) = (std::mem::take(&mut idle.children), idle.fresh.take());
+        drop(idle);
+        children.into_iter().for_each(|child| child.dismiss(IDLE_GRACE));
+        fresh.map(|ready| {
+            ready.child.dismiss(IDLE_GRACE);
+            ready.gone
+        })
+    }
+
+    /// From now on these are the tasks that are programs.
+    pub(super) fn set_commands(&self, commands: Vec<command::Command>) {
+        *self.commands.write().unwrap_or_else(PoisonError::into_inner) = by_name(commands);
     }
 
     /// Publishes what the code offers, with the commands, if that is new.
     pub(super) fn offer(&self, mut tasks: Vec<TaskSpec>) {
+        let commands = self.commands.read().unwrap_or_else(PoisonError::into_inner);
         // A command of the same name goes before.
-        tasks.retain(|task| !self.commands.contains_key(&task.name));
-        tasks.extend(self.options.commands.iter().map(|command| command.task.clone()));
+        tasks.retain(|task| !commands.contains_key(&task.name));
+        tasks.extend(commands.values().map(|command| command.task.clone()));
+        drop(commands);
         let limits = tasks.iter().filter_map(|task| Some((task.name.clone(), task.memory_bytes?))).collect();
         *locked(&self.memory_limits) = limits;
         self.offers.send_if_modified(|now| {
@@ -420,21 +433,6 @@ impl Drop for Seat<'_> {
             Some(child) => self.shared.put(child),
             None => self.shared.give_seat(),
         }
-    }
-}
-
-impl Idle {
-    fn is_empty(&self) -> bool {
-        self.children.is_empty() && self.bare == 0
-    }
-
-    /// A free slot's worker process, or a slot without one.
-    fn seat(&mut self) -> Option<Option<Child>> {
-        if self.bare > 0 {
-            self.bare -= 1;
-            return Some(None);
-        }
-        self.children.pop().map(Some)
     }
 }
 
@@ -489,7 +487,11 @@ fn not_begun(reason: Option<StopReason>) -> Outcome {
     }
 }
 
+fn by_name(commands: Vec<command::Command>) -> Commands {
+    commands.into_iter().map(|command| (command.task.name.clone(), Arc::new(command))).collect()
+}
+
 /// What these locks guard is whole at every moment, also after a panic.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,14 +4,16 @@ use std::ffi::OsString;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use ax_model::TaskSpec;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::child::{Child, Greeting, LEFTOVER_GRACE};
 use super::output::Tail;
 use super::pool::Shared;
 use super::spawn::{self, Recipe};
+use super::watch::{self, Stamps};
 use super::{Load, package};
 
 /// Imports the worker from the directory in the last argument, before the path has anything else on it: a `rea.py` in the
@@ -23,24 +25,40 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// A worker process could not be made ready.
 pub(super) enum StartError {
-    /// The user's code can't be loaded.
-    Code { kind: String, message: String, traceback: String },
+    /// The user's code can't be loaded; with the files that were read.
+    Code { kind: String, message: String, traceback: String, files: Stamps },
     /// Something else; with what the process printed.
     Other { why: String, said: String },
 }
 
+/// A worker process that has loaded its code.
+pub(super) struct Ready {
+    pub(super) child: Child,
+    /// Ends when nothing of it is left.
+    pub(super) gone: JoinHandle<()>,
+    /// The number that the present code had when it was started.
+    pub(super) code: u64,
+    pub(super) loaded: Loaded,
+}
+
+/// What a worker process has loaded.
+pub(super) struct Loaded {
+    pub(super) tasks: Vec<TaskSpec>,
+    pub(super) files: Stamps,
+}
+
 /// Keeps one slot filled until the pool closes. `ready` is a worker process that has been started already.
-pub(super) async fn keep(shared: Arc<Shared>, mut ready: Option<(Child, JoinHandle<()>)>) {
+pub(super) async fn keep(shared: Arc<Shared>, mut ready: Option<Ready>) {
     let mut pauses = Pauses::default();
     while !shared.closing.is_cancelled() {
-        let started = match ready.take() {
+        let started = match ready.take().or_else(|| shared.take_fresh()) {
             Some(started) => Ok(started),
             None => start(&shared).await,
         };
         match started {
-            Ok((child, gone)) => {
+            Ok(ready) => {
                 shared.set_trouble(None);
-                if stay(&shared, child, gone).await {
+                if stay(&shared, ready).await {
                     pauses = Pauses::default();
                 } else if !shared.closing.is_cancelled() {
                     tracing::warn!("a worker process ended while it had nothing to do; starting another");
@@ -57,11 +75,12 @@ pub(super) async fn keep(shared: Arc<Shared>, mut ready: Option<(Child, JoinHand
     }
 }
 
-/// Offers a worker process to attempts, until nothing of it is left. `false`: it ended without ever being given a job.
-async fn stay(shared: &Shared, child: Child, mut gone: JoinHandle<()>) -> bool {
-    let (link, line) = (child.link().clone(), child.line().clone());
+/// Offers a worker process to attempts, until nothing of it is left. `false`: it ended without ever being given a
+/// job, and not because of newer code.
+async fn stay(shared: &Shared, ready: Ready) -> bool {
+    let (link, line) = (ready.child.link().clone(), ready.child.line().clone());
     let mut state = link.watch();
-    shared.welcome(child);
+    let mut gone = shared.welcome(ready);
     let exit = async { drop(state.wait_for(|s| s.exit.is_some()).await) };
     tokio::select! {
         _ = &mut gone => {}
@@ -72,12 +91,13 @@ async fn stay(shared: &Shared, child: Child, mut gone: JoinHandle<()>) -> bool {
         }
     }
     shared.forget(&link, &line);
-    link.used.load(Ordering::Relaxed)
+    link.used.load(Ordering::Relaxed) || line.is_retired()
 }
 
 /// Starts a worker process and waits until it is ready. On an error nothing of it is left.
-pub(super) async fn start(shared: &Arc<Shared>) -> Result<(Child, JoinHandle<()>), StartError> {
+pub(super) async fn start(shared: &Arc<Shared>) -> Result<Ready, StartError> {
     let other = |error: anyhow::Error| StartError::Other { why: format!("{error:#}"), said: String::new() };
+    let (code, since) = (shared.code(), SystemTime::now());
     let spawned = spawn::spawn(recipe(shared).await.map_err(other)?).await.map_err(other)?;
     let (mut child, gone) = Child::new(spawned);
     let patience = shared.options.import_timeout;
@@ -89,14 +109,16 @@ pub(super) async fn start(shared: &Arc<Shared>) -> Result<(Child, JoinHandle<()>
     };
     let mut said = Tail::default();
     let error = match child.greet(&mut said, stop).await {
-        Greeting::Hello(tasks) => {
-            shared.offer(tasks);
+        Greeting::Hello(tasks, files) => {
             if !said.text().is_empty() {
                 tracing::info!(output = said.text(), "said while the code was loaded");
             }
-            return Ok((child, gone));
+            let loaded = Loaded { tasks, files: watch::stamps(files, since) };
+            return Ok(Ready { child, gone, code, loaded });
         }
-        Greeting::Bad { kind, message, traceback } => StartError::Code { kind, message, traceback },
+        Greeting::Bad { kind, message, traceback, files } => {
+            StartError::Code { kind, message, traceback, files: watch::stamps(files, since) }
+        }
         Greeting::Failed(why) => StartError::Other { why, said: String::new() },
     };
     child.end(LEFTOVER_GRACE, &mut said).await;
@@ -112,7 +134,12 @@ async fn recipe(shared: &Arc<Shared>) -> anyhow::Result<Recipe> {
     let home = spawn_blocking(move || package::ensure(&temp)).await??;
     let options = &shared.options;
     let mut command = shared.python.clone();
-    command.extend(["-u", "-c", BOOT].map(OsString::from));
+    command.push("-u".into());
+    if options.watched {
+        // Python takes compiled code for that of a file that was changed within the same second.
+        command.push("-B".into());
+    }
+    command.extend(["-c", BOOT].map(OsString::from));
     command.push(home.clone().into());
     // Also for Python programs that a job starts.
     let mut path = home.into_os_string();
@@ -136,7 +163,12 @@ impl Pauses {
         let free = first_is_free && self.0 == 0;
         let pause = if free { Duration::ZERO } else { self.next() };
         self.0 += u32::from(free);
-        let _ = shared.closing.run_until_cancelled(tokio::time::sleep(pause)).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = shared.closing.cancelled() => {}
+            // Then there is one that could be started.
+            () = shared.reloaded.notified() => {}
+        }
     }
 
     fn next(&mut self) -> Duration {
@@ -156,7 +188,7 @@ impl StartError {
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StartError::Code { kind, message, traceback } => {
+            StartError::Code { kind, message, traceback, .. } => {
                 write!(f, "the code could not be loaded: {kind}: {message}")?;
                 if traceback.trim().is_empty() { Ok(()) } else { write!(f, "\n\n{}", traceback.trim_end()) }
             }

@@ -42,8 +42,8 @@ async fn every_command_that_prints_data_prints_json_when_asked_to() {
             "queue pause" | "queue resume" => vec!["default"],
             "schedule next" => vec!["@daily"],
             "queue limit" => vec!["default", "2"],
-            // These need an attempt, or a job that is held.
-            "logs" | "mark-success" => continue,
+            // These need an attempt, a job that is held, or a server with code.
+            "logs" | "mark-success" | "reload" => continue,
             _ => vec![],
         };
         let words: Vec<&str> = path.iter().map(String::as_str).chain(more).chain(["--json"]).collect();

@@ -12,6 +12,7 @@ mod limits;
 mod processes;
 mod queues;
 mod recovery;
+mod reload;
 mod run;
 mod shutdown;
 mod time;
