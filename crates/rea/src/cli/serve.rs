@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -249,8 +248,7 @@ fn url_of(address: SocketAddr) -> String {
 
 /// What runs jobs: worker processes for the code, and commands.
 async fn pool(settings: &settings::Serve, url: &str) -> Result<Arc<Pool>, Failure> {
-    let is_file = |code: &str| Path::new(code).extension().is_some_and(|e| e == "py") || code.contains('/');
-    let load = settings.code.iter().map(|code| match is_file(code) {
+    let load = settings.code.iter().map(|code| match settings::is_file(code) {
         true => Load::File(code.into()),
         false => Load::Module(code.clone()),
     });
@@ -259,6 +257,7 @@ async fn pool(settings: &settings::Serve, url: &str) -> Result<Arc<Pool>, Failur
     options.commands = settings.commands.clone();
     // Where nothing can run, there are no workers either.
     options.slots = if settings.code.is_empty() && settings.commands.is_empty() { 0 } else { settings.workers };
+    options.child.clone_from(&settings.child);
     options.python = settings.python.iter().map(|p| OsString::from(p.as_os_str())).collect();
     options.url = Some(url.to_owned());
     options.kill_grace = settings.kill_grace;

@@ -17,7 +17,7 @@ pub use file::FILE_NAME;
 pub use flags::{All, Asking, Batch, Doors, Flags, Given, Server, StoreOnly};
 pub use plain::{Reach, Serve, serve};
 pub use resolve::{Origin, Resolved};
-pub use table::{Key, Setting};
+pub use table::{Key, Setting, is_file};
 pub use token::{TOKEN_RECIPE, read_token};
 pub use value::{Kind, Value, seconds};
 

@@ -7,6 +7,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::BadSetting;
+use super::table::is_file;
 use super::value::{Kind, Value};
 
 /// A table of the file. `name` is its whole name; empty at the top.
@@ -83,7 +84,7 @@ impl Place<'_> {
             (Kind::Code, Value::List(texts)) => Value::List(
                 texts
                     .into_iter()
-                    .map(|text| match text.ends_with(".py") || text.contains('/') {
+                    .map(|text| match is_file(&text) {
                         true => dir.join(&text).to_str().map_or(text.clone(), str::to_owned),
                         false => text,
                     })

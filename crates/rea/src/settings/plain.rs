@@ -8,6 +8,7 @@ use ax::model::{Defaults, OnCrash, Policy, priority::Ageing};
 use ax::{Limits, Options, Retention};
 
 use super::resolve::{Origin, Resolved};
+use super::table::is_file;
 use super::token::{TOKEN_RECIPE, read_token};
 use super::value::address;
 use super::{BadSetting, Given, Key, bad};
@@ -74,6 +75,8 @@ pub struct Serve {
     pub workers: usize,
     /// The Python to use, if one was named.
     pub python: Option<PathBuf>,
+    /// A worker in another language.
+    pub child: Option<PathBuf>,
     /// Load the code again when its files change.
     pub reload: bool,
     /// What clients must send.
@@ -122,11 +125,15 @@ pub(super) fn of(all: &Resolved) -> Result<Serve, BadSetting> {
     let host = all.text(Key::Host).unwrap_or_default();
     let host = address(&host).or_else(|wrong| bad(format!("the address {host} {wrong}"), "such as 127.0.0.1"))?;
     let code = all.list(Key::Code);
-    for code in code.iter().filter(|c| c.ends_with(".py") || c.contains('/')) {
+    for code in code.iter().filter(|c| is_file(c)) {
         if !Path::new(code).is_file() {
             let hint = "name a Python file, or a module as in `my.tasks`";
             return all.refuse(Key::Code, &format!("there is no file {code}"), hint);
         }
+    }
+    if let Some(code) = code.iter().find(|c| is_file(c) && !c.ends_with(".py") && all.path(Key::Child).is_none()) {
+        let hint = "name a worker for it, such as --child ./worker.mjs; examples/node-worker has one for JavaScript";
+        return all.refuse(Key::Code, &format!("{code} is no Python file"), hint);
     }
     let (token_file, token) = token_source(all);
     let token = read_token(token_file.as_deref(), token)?;
@@ -140,6 +147,7 @@ pub(super) fn of(all: &Resolved) -> Result<Serve, BadSetting> {
         address: SocketAddr::new(host, all.number(Key::Port)),
         workers: all.number(Key::Workers),
         python: all.path(Key::Python),
+        child: all.path(Key::Child),
         reload: all.switch(Key::Reload),
         token,
         token_file,

@@ -49,6 +49,14 @@ impl Key {
 
 /// Flag of the code to load: words without a flag.
 pub(super) const WORDS: &str = "FILE.py|MODULE";
+/// What names a file of code, where it has no slash in it; anything else is a module.
+const CODE_FILES: &[&str] = &["py", "js", "mjs", "cjs", "ts"];
+
+/// Whether code is named as a file, and not as a module.
+#[must_use]
+pub fn is_file(code: &str) -> bool {
+    code.contains('/') || code.rsplit_once('.').is_some_and(|(_, ending)| CODE_FILES.contains(&ending))
+}
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -67,6 +75,7 @@ settings! {
     Port "serve.port" "REA_PORT" "port" Whole { min: 0, max: 65_535 }, "8000", "Port to listen on; 0 = any free one";
     Workers "serve.workers" "REA_WORKERS" "workers" Whole { min: 1, max: 1024 }, "4", "How many jobs run at a time, each in a process of its own";
     Python "serve.python" "REA_PYTHON" "python" Program, "", "The Python to run tasks with, instead of that of an active virtual environment or python3";
+    Child "serve.child" "REA_CHILD" "child" Program, "", "A worker in another language: a program that runs the code instead of Python (protocol/child-protocol.md)";
     Reload "serve.reload" "REA_RELOAD" "reload" Switch, "false", "Load the code again whenever one of its files changes";
     AllowHosts "serve.allow_hosts" "REA_ALLOW_HOST" "allow-host" List, "", "Further host names that the server is reached by";
     MaxConnections "serve.max_connections" "REA_MAX_CONNECTIONS" "max-connections" Whole { min: 1, max: 65_536 }, "1024", "Most connections at a time";

@@ -15,6 +15,8 @@ pub struct PoolOptions {
     pub slots: usize,
     /// The Python to use, with arguments if it needs some; empty = `python3` from the search path.
     pub python: Vec<OsString>,
+    /// The worker in another language to use instead: a program that speaks the child protocol.
+    pub child: Option<PathBuf>,
     /// The code to load; none: no worker processes, only commands.
     pub load: Vec<Load>,
     /// The code is loaded again when its files change, perhaps a moment after.
@@ -52,6 +54,7 @@ impl PoolOptions {
         PoolOptions {
             slots: 4,
             python: Vec::new(),
+            child: None,
             load,
             watched: false,
             commands: Vec::new(),
@@ -74,9 +77,9 @@ impl PoolOptions {
 /// One piece of code to load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// A Python file.
+    /// A file.
     File(PathBuf),
-    /// A Python module, `a.b`.
+    /// A module, `a.b`.
     Module(String),
 }
 

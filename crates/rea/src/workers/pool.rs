@@ -43,7 +43,8 @@ pub(super) struct Shared {
     pub(super) reloading: tokio::sync::Mutex<()>,
     /// New code has been loaded, or the pool closes.
     pub(super) reloaded: Notify,
-    pub(super) python: Vec<OsString>,
+    /// What runs the code: Python, or the worker in another language.
+    pub(super) program: Vec<OsString>,
     pub(super) lock: PathBuf,
     pub(super) closing: CancellationToken,
     url: Mutex<Option<String>>,
@@ -73,10 +74,14 @@ impl Pool {
     pub async fn start(options: PoolOptions) -> anyhow::Result<Arc<Pool>> {
         let code = !options.load.is_empty();
         anyhow::ensure!(options.slots > 0 || !code, "a pool needs at least one worker");
-        let python = if code { spawn::python(&options.python)? } else { Vec::new() };
+        let program = match &options.child {
+            _ if !code => Vec::new(),
+            Some(child) => spawn::program(child)?,
+            None => spawn::python(&options.python)?,
+        };
         orphans::adopt_from_now_on()?;
         let shared = Arc::new(Shared {
-            python,
+            program,
             lock: std::path::absolute(lock::wardens_path(&options.db))?,
             closing: CancellationToken::new(),
             url: Mutex::new(options.url.clone()),

@@ -130,10 +130,15 @@ pub(super) async fn start(shared: &Arc<Shared>) -> Result<Ready, StartError> {
 }
 
 async fn recipe(shared: &Arc<Shared>) -> anyhow::Result<Recipe> {
+    let options = &shared.options;
+    let mut recipe = shared.recipe();
+    recipe.env.push(("REA_LOAD".into(), Load::to_json(&options.load)?.into()));
+    let mut command = shared.program.clone();
+    if options.child.is_some() {
+        return Ok(Recipe { command, ..recipe });
+    }
     let temp = std::env::temp_dir();
     let home = spawn_blocking(move || package::ensure(&temp)).await??;
-    let options = &shared.options;
-    let mut command = shared.python.clone();
     command.push("-u".into());
     if options.watched {
         // Python takes compiled code for that of a file that was changed within the same second.
@@ -147,10 +152,8 @@ async fn recipe(shared: &Arc<Shared>) -> anyhow::Result<Recipe> {
         path.push(":");
         path.push(more);
     }
-    let mut recipe = shared.recipe();
-    recipe.command = command;
-    recipe.env.extend([("PYTHONPATH".into(), path), ("REA_LOAD".into(), Load::to_json(&options.load)?.into())]);
-    Ok(recipe)
+    recipe.env.push(("PYTHONPATH".into(), path));
+    Ok(Recipe { command, ..recipe })
 }
 
 /// Pauses between starts that come to nothing: 1 s, 2 s, 4 s, … 30 s.

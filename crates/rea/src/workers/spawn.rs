@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -296,21 +296,26 @@ impl Orders {
 pub(super) fn python(wanted: &[OsString]) -> anyhow::Result<Vec<OsString>> {
     let usual = [OsString::from("python3")];
     let words = if wanted.is_empty() { &usual } else { wanted };
-    let program = PathBuf::from(&words[0]);
-    let found = if program.components().count() > 1 {
-        program.is_file().then(|| std::path::absolute(&program)).transpose()?
+    let found = find(words[0].as_ref(), "Install Python 3.9 or later, or name one with --python")?;
+    Ok(std::iter::once(found.into_os_string()).chain(words[1..].iter().cloned()).collect())
+}
+
+/// The worker in another language.
+pub(super) fn program(wanted: &Path) -> anyhow::Result<Vec<OsString>> {
+    let found = find(wanted, "Name the program with --child: one on PATH, or a file with a slash in its name")?;
+    Ok(vec![found.into_os_string()])
+}
+
+fn find(program: &Path, hint: &str) -> anyhow::Result<PathBuf> {
+    let has_slash = program.components().count() > 1;
+    let found = if has_slash {
+        program.is_file().then(|| std::path::absolute(program)).transpose()?
     } else {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).map(|folder| folder.join(&program)).find(|file| file.is_file())
+        std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
     };
-    let Some(found) = found else {
-        anyhow::bail!(
-            "{} was not found{}. Install Python 3.9 or later, or name one with --python",
-            program.display(),
-            if program.components().count() > 1 { "" } else { " on PATH" }
-        );
-    };
-    Ok(std::iter::once(found.into_os_string()).chain(words[1..].iter().cloned()).collect())
+    let place = if has_slash { "" } else { " on PATH" };
+    found.with_context(|| format!("{} was not found{place}. {hint}", program.display()))
 }
 
 /// Reads what is there now, whatever the runtime knows of it. `None`: nothing.
@@ -333,6 +338,8 @@ mod tests {
         let error = python(&["no-such-python".into()]).unwrap_err().to_string();
         assert!(error.contains("no-such-python was not found on PATH") && error.contains("--python"), "{error}");
         assert!(python(&["./no/such".into()]).is_err());
+        let error = program(Path::new("./no/worker.mjs")).unwrap_err().to_string();
+        assert!(error.contains("./no/worker.mjs was not found. Name") && error.contains("--child"), "{error}");
         assert!(PathBuf::from(&python(&["sh".into(), "-x".into()]).unwrap()[0]).is_absolute());
     }
 }

@@ -9,6 +9,7 @@ mod first_steps;
 mod held;
 mod http;
 mod limits;
+mod node;
 mod processes;
 mod queues;
 mod recovery;
