@@ -37,8 +37,11 @@ mod whole;
 mod why;
 
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use clap::{Args, Parser, Subcommand};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 pub use exit::{Exit, Failure};
 
@@ -161,8 +164,21 @@ fn run(verb: Verb) -> Result<Exit, Failure> {
 
 /// A command that asks something needs one thread.
 fn asking(command: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
+    end_on_signals_in_a_container().map_err(|e| Failure::new(Exit::Unreachable, format!("can't start: {e}")))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|e| Failure::new(Exit::Unreachable, format!("can't start: {e}")))?.block_on(command)
+}
+
+/// The kernel passes signals to the first process of a container only if it has said what they do.
+fn end_on_signals_in_a_container() -> std::io::Result<()> {
+    if std::process::id() == 1 {
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            let always = Arc::new(AtomicBool::new(true));
+            // As a shell says that a command was ended by a signal.
+            signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, always)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

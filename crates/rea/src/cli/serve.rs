@@ -23,7 +23,7 @@ use crate::http::guard::Guard;
 use crate::http::{Api, Host, Shared, listen};
 use crate::logs::Logs;
 use crate::settings::{self, Flags, Given, Server as ServerFlags};
-use crate::workers::{Load, LogStore, Pool, PoolOptions, wait_for_dead_wardens};
+use crate::workers::{Load, LogStore, Pool, PoolOptions, collect_strays, wait_for_dead_wardens};
 
 const EXAMPLES: &str = "Examples:
   rea serve demo_task.py
@@ -87,6 +87,11 @@ impl Runtimes {
 
 async fn serve(settings: settings::Serve, given: Given, logs: Logs, http: &Handle) -> Result<(), Failure> {
     let mut stop = StopSignals::of_a_service()?;
+    tokio::spawn(async {
+        if let Err(error) = collect_strays().await {
+            tracing::warn!(%error, "what others leave to this process can't be collected");
+        }
+    });
     let feed = Feed::new(format!("{:x}", jiff::Timestamp::now().as_microsecond()));
     let engine = open(&settings, Tee { log: logs.clone(), feed: Arc::clone(&feed) }).await?;
     let host = Host { db: settings.engine.path.clone(), logs, feed };

@@ -41,6 +41,7 @@ pub use command::{Command, RETRY_EXIT_CODE};
 pub use lock::{wait_for_dead_wardens, wardens_path};
 pub use logs::{LogInfo, LogPart, LogStore};
 pub use options::{Load, PoolOptions};
+pub use orphans::collect_strays;
 pub use pool::Pool;
 pub use reload::Reloaded;
 pub use watch::{Stamp, Stamps, watch};

@@ -1,5 +1,8 @@
 //! What a killed warden leaves behind. The server is a sub-reaper above its wardens, so those processes become the
 //! server's own children; they are found here as children that are no warden, and killed with all below them.
+//!
+//! What others leave to the server, it only collects: a container gives every orphan to its first process, and a script that
+//! becomes the server by `exec` leaves it its background processes.
 
 use std::collections::HashSet;
 use std::io;
@@ -10,7 +13,12 @@ use std::time::Duration;
 
 use rustix::process::{Pid, WaitOptions, getpid, waitpid};
 
+use tokio::signal::unix::{SignalKind, signal};
+
 use super::tree::{self, Process, Snapshot};
+
+/// Shortest time between two looks for strays.
+const STRAYS_EVERY: Duration = Duration::from_millis(100);
 
 /// Every warden of this process that has not been collected yet. One list for the process, not for the pool: wardens of
 /// another pool are no orphans.
@@ -56,6 +64,29 @@ pub(super) fn kill_those_of(since: u64) {
             let _ = Pid::from_raw(orphan.pid).map(|pid| waitpid(Some(pid), WaitOptions::NOHANG));
         }
         thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Collects whatever ends as a child of this process and is no warden, so that it does not stay as a zombie. Never returns.
+/// For a program that starts no processes but wardens: it would take the exit codes of others.
+///
+/// # Errors
+/// Signals can't be listened for.
+pub async fn collect_strays() -> io::Result<()> {
+    let mut ended = signal(SignalKind::child())?;
+    loop {
+        let _ = tokio::task::spawn_blocking(collect_ended).await;
+        ended.recv().await;
+        // Many end at once, and none is in a hurry.
+        tokio::time::sleep(STRAYS_EVERY).await;
+    }
+}
+
+fn collect_ended() {
+    let wardens = WARDENS.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_warden = |pid| wardens.as_ref().is_some_and(|list| list.contains(&pid));
+    for pid in tree::children().into_iter().filter(|pid| !is_warden(*pid)) {
+        let _ = Pid::from_raw(pid).map(|pid| waitpid(Some(pid), WaitOptions::NOHANG));
     }
 }
 

@@ -7,8 +7,22 @@ use std::io::Read as _;
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, getpgrp, kill_process, kill_process_group, pidfd_open, pidfd_send_signal,
+    Pid, PidfdFlags, Signal, getpgrp, getpid, kill_process, kill_process_group, pidfd_open, pidfd_send_signal,
 };
+
+/// The children of this process, dead ones too.
+pub(super) fn children() -> Vec<i32> {
+    // One file for each thread; kernels without it are rare.
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let lists: Option<Vec<String>> =
+        threads.map(|thread| fs::read_to_string(thread.path().join("children")).ok()).collect();
+    match lists {
+        Some(lists) if !lists.is_empty() => {
+            lists.iter().flat_map(|list| list.split(' ')).filter_map(|n| n.parse().ok()).collect()
+        }
+        _ => Snapshot::take().children(getpid().as_raw_nonzero().get()).map(|process| process.pid).collect(),
+    }
+}
 
 /// One process as `/proc/<pid>/stat` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -73,7 +73,12 @@ impl Bed {
 
     /// The program, free of this machine's settings.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rea"));
+        self.program(env!("CARGO_BIN_EXE_rea"), words)
+    }
+
+    /// Any program, in the same way.
+    pub(crate) fn program(&self, program: &str, words: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command.args(words).current_dir(self.dir.path()).stdin(Stdio::null());
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("REA_") {
@@ -119,6 +124,11 @@ impl Bed {
         let mut command = self.command(words);
         command.envs(failpoint.map(|point| ("REA_FAILPOINT", point)));
         Bed::start_command(command)
+    }
+
+    /// A server that another program starts and becomes, or waits for.
+    pub(crate) fn start_program(&self, program: &str, words: &[&str]) -> Result<Server, String> {
+        Bed::start_command(self.program(program, words))
     }
 
     /// The same from a command that becomes a server.

@@ -5,6 +5,7 @@ mod bed;
 mod commands;
 mod crash;
 mod disk;
+mod first_process;
 mod first_steps;
 mod held;
 mod http;

@@ -72,7 +72,8 @@ fn a_worker_in_javascript_runs_jobs_and_can_be_ended() {
     );
     assert!(refused["last_error"]["traceback"].as_str().unwrap().contains("tasks.mjs"), "{refused}");
 
-    let spun = run("own:spin", json!([]), "failed");
+    let spun = server.enqueue(&json!({"task": "own:spin", "max_attempts": 1}));
+    let spun = server.reach(&spun, "dead");
     assert_eq!(spun["last_error"]["cause"], "timeout", "a loop that never ends is killed: {spun}");
     let exited = server.enqueue(&json!({"task": "own:exit", "max_attempts": 1}));
     assert_eq!(server.reach(&exited, "dead")["last_error"]["type"], "exit code 7");

@@ -82,3 +82,19 @@ def noted(path, number, seconds=0):
     note(path, number)
     time.sleep(seconds)
     return number
+
+
+@task
+def orphan(seconds):
+    """Leaves a process without a parent, which ends a moment later."""
+    child = os.fork()
+    if child == 0:
+        if os.fork() == 0:
+            time.sleep(seconds)
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+@task
+def die(code):
+    os._exit(code)
