@@ -16,6 +16,7 @@ mod jobs;
 mod load_error;
 mod logs;
 mod narrow;
+mod open_files;
 mod papers;
 mod printed;
 mod prune;

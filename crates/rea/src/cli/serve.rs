@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::reloader::Reloader;
 use super::road::cannot_open;
-use super::{Exit, Failure, load_error};
+use super::{Exit, Failure, load_error, open_files};
 use crate::http::feed::{Feed, Tee};
 use crate::http::guard::Guard;
 use crate::http::{Api, Host, Shared, listen};
@@ -87,11 +87,6 @@ impl Runtimes {
 
 async fn serve(settings: settings::Serve, given: Given, logs: Logs, http: &Handle) -> Result<(), Failure> {
     let mut stop = StopSignals::of_a_service()?;
-    tokio::spawn(async {
-        if let Err(error) = collect_strays().await {
-            tracing::warn!(%error, "what others leave to this process can't be collected");
-        }
-    });
     let feed = Feed::new(format!("{:x}", jiff::Timestamp::now().as_microsecond()));
     let engine = open(&settings, Tee { log: logs.clone(), feed: Arc::clone(&feed) }).await?;
     let host = Host { db: settings.engine.path.clone(), logs, feed };
@@ -158,6 +153,12 @@ pub(super) async fn start(
     host: Host,
     http: &Handle,
 ) -> Result<Server, Failure> {
+    let connections = open_files::make_room(settings)?;
+    tokio::spawn(async {
+        if let Err(error) = collect_strays().await {
+            tracing::warn!(%error, "what others leave to this process can't be collected");
+        }
+    });
     let listener = bind(settings.address, http)?;
     let address = listener.local_addr().map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?;
     let url = url_of(address);
@@ -167,7 +168,7 @@ pub(super) async fn start(
     let guard = Guard::new(settings.token.clone(), settings.allow_hosts.clone(), address.ip());
     let closed = CancellationToken::new();
     let api = Api::new(shared.clone(), guard);
-    let listening = http.spawn(listen::serve(listener, api, settings.max_connections, closed.clone()));
+    let listening = http.spawn(listen::serve(listener, api, connections, closed.clone()));
     let trouble = |e: ax::StoreError| Failure::new(Exit::Unreachable, e.to_string());
     engine.announce(&url).map_err(trouble)?;
     let pool = pool(settings, &url).await?;

@@ -24,7 +24,7 @@ use super::ends::Exit;
 use super::line::{self, Line};
 use super::permits::Permits;
 use super::tree::Process;
-use super::{descriptor, orphans, warden};
+use super::{descriptor, open_files, orphans, warden};
 
 /// How long a warden may say nothing once its tree should be gone. One that can't end it yet says so much more often.
 const SILENCE: Duration = Duration::from_secs(3);
@@ -155,7 +155,12 @@ fn start_warden(recipe: &Recipe, role: &str, ends: [OwnedFd; 3]) -> anyhow::Resu
     let [control, speech, output] = ends;
     let mut command = Command::new(&recipe.warden_exe);
     std::os::unix::process::CommandExt::arg0(&mut command, "rea");
-    command.args([warden::VERB, warden::GUARD]).arg(&recipe.lock).arg(role).args(&recipe.command);
+    command
+        .args([warden::VERB, warden::GUARD])
+        .arg(&recipe.lock)
+        .arg(role)
+        .arg(open_files::word())
+        .args(&recipe.command);
     command.envs(recipe.env.iter().map(|(name, value)| (name, value)));
     if let Some(dir) = &recipe.dir {
         command.current_dir(dir);

@@ -68,6 +68,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn guard(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
     let lock_path = PathBuf::from(args.next().unwrap_or_default());
     let is_command = args.next().is_some_and(|role| role == COMMAND);
+    let open_files = args.next().unwrap_or_default();
     let (control, speech, output) = take_over_stdio()?;
     let mut control = UnixStream::from(control);
     // A session of its own: what is sent to the server's group, such as Ctrl-C, does not get here.
@@ -82,7 +83,7 @@ fn guard(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
         return Ok(());
     }
     let more = descriptor::receive(&control)?;
-    let child = match start_child(args, is_command, &speech, &more, &output) {
+    let child = match start_child(&open_files, args, is_command, &speech, &more, &output) {
         Ok(pid) => pid,
         Err(error) => {
             say(&mut control, format!("failed {error}"));
@@ -148,6 +149,7 @@ fn outlive_signals() -> io::Result<()> {
 
 /// Only this one thread exists yet, so the descriptors can be made inheritable without leaking into another process.
 fn start_child(
+    open_files: &OsStr,
     args: impl Iterator<Item = OsString>,
     is_command: bool,
     speech: &OwnedFd,
@@ -156,7 +158,7 @@ fn start_child(
 ) -> io::Result<i32> {
     let [hearing, outputs @ ..] = more else { return Err(io::Error::other("a descriptor is missing")) };
     let mut child = Command::new("/proc/self/exe");
-    child.arg0("rea").args([VERB, BECOME]).arg(std::process::id().to_string()).args(args);
+    child.arg0("rea").args([VERB, BECOME]).arg(std::process::id().to_string()).arg(open_files).args(args);
     fcntl_setfd(speech, FdFlags::empty())?;
     if is_command {
         // A path, because that is what shells can write to.

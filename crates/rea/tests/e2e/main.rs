@@ -11,6 +11,7 @@ mod held;
 mod http;
 mod limits;
 mod node;
+mod open_files;
 mod processes;
 mod queues;
 mod recovery;

@@ -1,6 +1,7 @@
 """What the jobs of the end-to-end tests do. Each says what it did in a file, so that a test sees it without rea."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -98,3 +99,8 @@ def orphan(seconds):
 @task
 def die(code):
     os._exit(code)
+
+
+@task
+def open_files():
+    return resource.getrlimit(resource.RLIMIT_NOFILE)
