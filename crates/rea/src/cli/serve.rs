@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -23,6 +23,7 @@ mod line;
 mod lock;
 mod logs;
 mod memory_limit;
+mod offers;
 pub mod open_files;
 mod options;
 mod orphans;

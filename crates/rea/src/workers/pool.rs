@@ -1,6 +1,6 @@
 //! The pool: as many slots as attempts may run at a time, each with one worker process that is replaced when it ends.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::future::Future;
 use std::path::PathBuf;
@@ -21,6 +21,7 @@ use super::idle::Idle;
 use super::line::{self, Line, Turn};
 use super::logs::LogStore;
 use super::memory_limit::MemoryGuard;
+use super::offers::{self, Commands};
 use super::options::PoolOptions;
 use super::output::{AttemptLog, Bounds};
 use super::slot::{self, StartError};
@@ -52,18 +53,15 @@ pub(super) struct Shared {
     logs: LogStore,
     bounds: Bounds,
     pub(super) offers: watch::Sender<Arc<Vec<TaskSpec>>>,
-    commands: RwLock<Commands>,
+    pub(super) commands: RwLock<Commands>,
     /// Of the tasks that have one, bytes.
-    memory_limits: Mutex<HashMap<String, u64>>,
+    pub(super) memory_limits: Mutex<HashMap<String, u64>>,
     pub(super) idle: Mutex<Idle>,
     /// A worker process has become idle.
     pub(super) ready: Notify,
     /// Why the last start of a worker process failed.
     trouble: Mutex<Option<String>>,
 }
-
-/// The tasks that are programs, by name.
-type Commands = BTreeMap<String, Arc<command::Command>>;
 
 impl Pool {
     /// Starts the first worker process and waits until it has loaded the code; the others follow by themselves.
@@ -94,7 +92,7 @@ impl Pool {
             logs: LogStore::of(&options.db),
             bounds: Bounds { log: options.log_bytes, line: options.log_line_bytes },
             offers: watch::channel(Arc::default()).0,
-            commands: RwLock::new(by_name(options.commands.clone())),
+            commands: RwLock::new(offers::by_name(options.commands.clone())),
             memory_limits: Mutex::default(),
             idle: Mutex::new(Idle { bare: if code { 0 } else { options.slots }, ..Idle::default() }),
             reloading: tokio::sync::Mutex::default(),
@@ -185,8 +183,7 @@ impl Runner for Pool {
 
 impl Shared {
     async fn run(&self, attempt: Attempt, stop: Stop) -> Outcome {
-        let command = self.commands.read().unwrap_or_else(PoisonError::into_inner).get(&*attempt.job.task).cloned();
-        match command {
+        match self.command(&attempt.job.task) {
             Some(command) => self.run_command(&command, attempt, stop).await,
             None => self.run_in_worker(attempt, stop).await,
         }
@@ -384,29 +381,6 @@ impl Shared {
         })
     }
 
-    /// From now on these are the tasks that are programs.
-    pub(super) fn set_commands(&self, commands: Vec<command::Command>) {
-        *self.commands.write().unwrap_or_else(PoisonError::into_inner) = by_name(commands);
-    }
-
-    /// Publishes what the code offers, with the commands, if that is new.
-    pub(super) fn offer(&self, mut tasks: Vec<TaskSpec>) {
-        let commands = self.commands.read().unwrap_or_else(PoisonError::into_inner);
-        // A command of the same name goes before.
-        tasks.retain(|task| !commands.contains_key(&task.name));
-        tasks.extend(commands.values().map(|command| command.task.clone()));
-        drop(commands);
-        let limits = tasks.iter().filter_map(|task| Some((task.name.clone(), task.memory_bytes?))).collect();
-        *locked(&self.memory_limits) = limits;
-        self.offers.send_if_modified(|now| {
-            let new = **now != tasks;
-            if new {
-                *now = Arc::new(tasks);
-            }
-            new
-        });
-    }
-
     /// Notes why no worker process can be started; `None` = one could.
     pub(super) fn set_trouble(&self, why: Option<String>) {
         *locked(&self.trouble) = why;
@@ -490,10 +464,6 @@ fn not_begun(reason: Option<StopReason>) -> Outcome {
         Some(StopReason::Shutdown) => Outcome::NotStarted("the server is stopping".to_owned()),
         Some(StopReason::Cancel | StopReason::Timeout) => Outcome::Stopped,
     }
-}
-
-fn by_name(commands: Vec<command::Command>) -> Commands {
-    commands.into_iter().map(|command| (command.task.name.clone(), Arc::new(command))).collect()
 }
 
 /// What these locks guard is whole at every moment, also after a panic.
