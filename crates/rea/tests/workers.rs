@@ -324,7 +324,7 @@ os.close(4)
 os.environ.update(REA_FD='3', REA_PERMITS=str(permits), REA_OUTPUTS=','.join(map(str, outputs)))
 os.execvp(sys.argv[1], sys.argv[1:])";
         let start = format!(
-            "#!/bin/sh\ntrap '' TERM HUP\nshift 4\nexec 3>&1 4>&0 1>&2\n\
+            "#!/bin/sh\ntrap '' TERM HUP\nshift 5\nexec 3>&1 4>&0 1>&2\n\
              python3 -c \"{become_worker}\" \"$@\" </dev/null &\nexec 3>&- 4>&-\n"
         );
         std::fs::write(&file, format!("{start}{script}\n")).unwrap();
