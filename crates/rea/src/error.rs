@@ -51,6 +51,7 @@ codes! {
     Unauthorized = "unauthorized" 401 "A valid token is needed",
     ForbiddenHost = "forbidden_host" 403 "The Host header names no host of this server",
     ForbiddenOrigin = "forbidden_origin" 403 "A page of another origin may not call this server",
+    ForbiddenRole = "forbidden_role" 403 "The token is not one for changing things",
     NotFound = "not_found" 404 "There is no such thing",
     MethodNotAllowed = "method_not_allowed" 405 "The path does not take this method",
     SlowBody = "slow_body" 408 "The body did not arrive in time",
@@ -68,9 +69,13 @@ codes! {
     BadCursor = "bad_cursor" 422 "The cursor is not one that this server gave out",
     TooMany = "too_many" 422 "Too many jobs in one request",
     NoFilter = "no_filter" 422 "The request names no jobs",
+    WrongTokens = "wrong_tokens" 429 "Too many wrong tokens came from this address",
     Internal = "internal" 500 "A fault of this server",
     NotReady = "not_ready" 503 "The server is not ready yet",
+    TooManyConnections = "too_many_connections" 503 "All connections are at work",
+    TooManyWaits = "too_many_waits" 503 "Too many clients wait for jobs",
     TooManyStreams = "too_many_streams" 503 "Too many clients watch events",
+    BodiesFull = "bodies_full" 503 "The server holds as much of requests as it may",
     StoreBusy = "store_busy" 503 "Another program holds the store",
     StoreIo = "store_io" 503 "The store could not be read or written",
     StoreUnusable = "store_unusable" 503 "The store can't be used",
@@ -180,8 +185,24 @@ impl IntoResponse for Problem {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         match self.0.code {
             Code::Unauthorized => drop(headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
-            Code::StoreBusy | Code::StoreIo | Code::StoreFull | Code::NotReady | Code::Closing => {
+            Code::BodiesFull => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+                drop(headers.insert(header::CONNECTION, HeaderValue::from_static("close")));
+            }
+            Code::StoreBusy
+            | Code::StoreIo
+            | Code::StoreFull
+            | Code::NotReady
+            | Code::Closing
+            | Code::TooManyConnections
+            | Code::TooManyWaits
+            | Code::TooManyStreams => {
                 drop(headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1")));
+            }
+            Code::WrongTokens => {
+                let wait = self.0.more.get("retry_after").and_then(Value::as_u64).unwrap_or(1);
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(wait));
+                drop(headers.insert(header::CONNECTION, HeaderValue::from_static("close")));
             }
             // Whatever is left of the body is not read: the connection can't be used again.
             Code::TooLarge | Code::SlowBody => {

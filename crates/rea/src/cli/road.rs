@@ -16,9 +16,10 @@ use serde_json::value::RawValue;
 use tokio::net::TcpStream;
 
 use super::{Exit, Failure, Reach, address};
-use crate::http::guard::{Guard, Token};
+use crate::http::guard::Guard;
+use crate::http::tokens::Token;
 use crate::http::{Api, Shared};
-use crate::settings::{self, TOKEN_RECIPE};
+use crate::settings;
 use crate::workers::LogStore;
 
 /// How long connecting may take.
@@ -299,10 +300,7 @@ fn client_token(reach: &settings::Reach) -> Result<Option<Token>, Failure> {
     let Some(file) = &reach.token_file else {
         return Ok(reach.token.clone().filter(|t| !t.is_empty()).map(Token::new));
     };
-    let text = std::fs::read_to_string(file).map_err(|e| {
-        Failure::new(Exit::Usage, format!("can't read the token file {}: {e}", file.display())).hint(TOKEN_RECIPE)
-    })?;
-    Ok(Some(Token::new(text.trim().to_owned())))
+    Ok(Some(settings::client_token(file)?))
 }
 
 fn build<B>(method: Method, path: &str, host: &str, token: Option<&Token>, body: B) -> Result<Request<B>, Failure> {

@@ -16,9 +16,10 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::road::cannot_open;
-use super::{Exit, Failure, load_error};
+use super::{Exit, Failure, load_error, rotate};
 use crate::http::feed::{Feed, Tee};
 use crate::http::guard::Guard;
+use crate::http::tokens::Keys;
 use crate::http::{Api, Host, Shared, listen};
 use crate::logs::Logs;
 use crate::settings::{self, Flags, Server as ServerFlags};
@@ -149,10 +150,17 @@ pub(super) async fn start(
     let not_ready = Some("the workers are loading their code".to_owned());
     let shared = Shared::new(engine, LogStore::of(&settings.engine.path), not_ready);
     shared.set_host(host);
-    let guard = Guard::new(settings.token.clone(), settings.allow_hosts.clone(), address.ip());
     let closed = CancellationToken::new();
+    let keys = settings.tokens.clone().map(|known| Arc::new(Keys::new(known)));
+    if let (Some(keys), Some(file)) = (&keys, &settings.token_file) {
+        http.spawn(rotate::follow(file.clone(), Arc::clone(keys), closed.clone()));
+    }
+    let guard = Guard::new(keys, settings.allow_hosts.clone(), address.ip());
     let api = Api::new(shared.clone(), guard);
-    let listening = http.spawn(listen::serve(listener, api, settings.max_connections, closed.clone()));
+    let rules = listen::Rules { connections: settings.max_connections, ..listen::Rules::default() };
+    // A quarter of the connections is always left to requests that are answered at once.
+    shared.set_held((settings.max_connections * 3 / 4).max(1));
+    let listening = http.spawn(listen::serve(listener, api, rules, closed.clone()));
     let server = Server { shared, listening, closed };
     let trouble = |e: ax::StoreError| Failure::new(Exit::Unreachable, e.to_string());
     engine.announce(&url).map_err(trouble)?;

@@ -44,6 +44,10 @@ pub(super) async fn show(State(shared): State<Shared>, Path(text): Path<String>,
 
 /// Waits for the job's end, but not past the server's.
 async fn wait(shared: &Shared, id: JobId, limit: Duration) -> Result<Option<Job>, Problem> {
+    let _held = shared.hold().ok_or_else(|| {
+        Problem::new(Code::TooManyWaits, "too many clients wait or watch already")
+            .hint("ask again in a second, or without ?wait=; --max-connections allows more")
+    })?;
     tokio::select! {
         job = shared.client().wait(id, limit) => Ok(job?),
         () = shared.ending().cancelled() => Ok(shared.client().get(id).await?),

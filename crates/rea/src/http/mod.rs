@@ -9,6 +9,7 @@ pub mod events;
 pub mod exposition;
 pub mod feed;
 pub mod guard;
+mod house;
 pub mod ids;
 pub mod index;
 pub mod job;
@@ -21,6 +22,9 @@ pub mod prune;
 pub mod query;
 pub mod queues;
 pub mod status;
+mod stream;
+pub mod throttle;
+pub mod tokens;
 pub mod trace;
 pub mod wait;
 pub mod why;
@@ -35,12 +39,20 @@ use axum::http::{HeaderValue, Request, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, get, post};
 use serde::Serialize;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::error::{Code, Problem};
 use crate::logs::Logs;
 use guard::Guard;
+
+/// Most requests that hold their connection for long, where nothing else was said.
+const HELD: usize = 768;
+
+/// Whose request it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub std::net::IpAddr);
 
 /// What handlers work with. Cheap to clone.
 #[derive(Clone)]
@@ -55,6 +67,7 @@ struct Inner {
     ending: CancellationToken,
     not_ready: Mutex<Option<String>>,
     host: OnceLock<Host>,
+    held: OnceLock<Arc<Semaphore>>,
 }
 
 /// What only a server has.
@@ -80,6 +93,7 @@ impl Shared {
             ending: CancellationToken::new(),
             not_ready: Mutex::new(not_ready),
             host: OnceLock::new(),
+            held: OnceLock::new(),
         }))
     }
 
@@ -101,6 +115,17 @@ impl Shared {
     /// Says what the server around the API has; once.
     pub fn set_host(&self, host: Host) {
         let _ = self.0.host.set(host);
+    }
+
+    /// Says how many requests may hold their connection for long at a time; once, before the first request.
+    pub fn set_held(&self, most: usize) {
+        let _ = self.0.held.set(Arc::new(Semaphore::new(most)));
+    }
+
+    /// For a request that will hold its connection for long. `None` = too many do: connections must be left for the others.
+    fn hold(&self) -> Option<OwnedSemaphorePermit> {
+        let held = self.0.held.get_or_init(|| Arc::new(Semaphore::new(HELD)));
+        Arc::clone(held).try_acquire_owned().ok()
     }
 
     fn host(&self) -> Option<&Host> {
@@ -189,7 +214,8 @@ impl Api {
 
     /// Answers one request. The one road for requests from the network, from the command line and from tests.
     pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
-        let mut response = match self.guard.check(request.method(), request.uri(), request.headers()) {
+        let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
+        let mut response = match self.guard.check(peer, request.method(), request.uri(), request.headers()) {
             Ok(()) => self.router.clone().oneshot(request).await.unwrap_or_else(|never| match never {}),
             Err(problem) => problem.into_response(),
         };

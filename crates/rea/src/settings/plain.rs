@@ -8,10 +8,10 @@ use ax::model::{Defaults, OnCrash, Policy, priority::Ageing};
 use ax::{Limits, Options, Retention};
 
 use super::resolve::{Origin, Resolved};
-use super::token::{TOKEN_RECIPE, read_token};
+use super::token::{TOKEN_RECIPE, read_tokens};
 use super::value::address;
 use super::{BadSetting, Given, Key, bad};
-use crate::http::guard::Token;
+use crate::http::tokens::Known;
 use crate::logs::Choice;
 use crate::workers::Command;
 
@@ -74,9 +74,9 @@ pub struct Serve {
     pub workers: usize,
     /// The Python to use, if one was named.
     pub python: Option<PathBuf>,
-    /// What clients must send.
-    pub token: Option<Token>,
-    /// File that the token was read from.
+    /// The tokens that clients may send; `None` = they need none.
+    pub tokens: Option<Vec<Known>>,
+    /// File that the tokens were read from.
     pub token_file: Option<PathBuf>,
     /// Further host names.
     pub allow_hosts: Vec<String>,
@@ -127,8 +127,8 @@ pub(super) fn of(all: &Resolved) -> Result<Serve, BadSetting> {
         }
     }
     let (token_file, token) = token_source(all);
-    let token = read_token(token_file.as_deref(), token)?;
-    if token.is_none() && !host.is_loopback() {
+    let tokens = read_tokens(token_file.as_deref(), token)?;
+    if tokens.is_none() && !host.is_loopback() {
         let problem = format!("listening on {host} needs a token: whoever reaches it can run your tasks");
         return all.refuse(Key::Host, &problem, TOKEN_RECIPE);
     }
@@ -138,7 +138,7 @@ pub(super) fn of(all: &Resolved) -> Result<Serve, BadSetting> {
         address: SocketAddr::new(host, all.number(Key::Port)),
         workers: all.number(Key::Workers),
         python: all.path(Key::Python),
-        token,
+        tokens,
         token_file,
         allow_hosts: all.list(Key::AllowHosts),
         max_connections: all.number(Key::MaxConnections),

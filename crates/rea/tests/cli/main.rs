@@ -10,4 +10,5 @@ mod secrets;
 mod server;
 mod settings;
 mod slips;
+mod tokens;
 mod unicode;
