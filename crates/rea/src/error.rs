@@ -100,12 +100,13 @@ impl Problem {
     /// A refusal; `detail` says what is wrong this time.
     #[must_use]
     pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Problem {
-        Problem(Box::new(Inner { code, detail: detail.into(), hint: None, more: Map::new() }))
+        Problem(Box::new(Inner { code, detail: brief(detail.into()), hint: None, more: Map::new() }))
     }
 
     /// A field's value is not allowed.
     #[must_use]
     pub fn field(field: &str, problem: impl std::fmt::Display) -> Problem {
+        let field = clip(field);
         Problem::new(Code::InvalidField, format!("{field}: {problem}")).with("field", field)
     }
 
@@ -345,10 +346,23 @@ fn did_you_mean<S: AsRef<str>>(names: &[S]) -> String {
 /// A caller's text short enough to be quoted back.
 #[must_use]
 pub fn clip(text: &str) -> String {
-    match text.char_indices().nth(100) {
+    clip_to(text, 100)
+}
+
+/// A text of no more than `chars` characters and a mark that there was more.
+#[must_use]
+pub fn clip_to(text: &str, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
+}
+
+/// Longest detail, characters. What a caller sent may be quoted in it, and that may be megabytes.
+const DETAIL_MAX: usize = 800;
+
+fn brief(detail: Cow<'static, str>) -> Cow<'static, str> {
+    if detail.len() > DETAIL_MAX { clip_to(&detail, DETAIL_MAX).into() } else { detail }
 }
 
 #[cfg(test)]
@@ -365,6 +379,20 @@ mod tests {
         assert_eq!(documented, ours);
         for code in Code::ALL {
             assert!(page.contains(&format!("`{}` | {} |", code.as_str(), code.status())), "{code:?}");
+        }
+    }
+
+    /// Found by `fuzz_job_request`: a field that is wrong and a megabyte long came back whole.
+    #[test]
+    fn a_refusal_is_short_whatever_was_sent() {
+        let long = "x".repeat(1 << 20);
+        for problem in [
+            Problem::field(&long, "is given twice"),
+            Problem::field("delay", format!("is -{long}")),
+            Problem::unknown_field(&long, &["priority"]),
+        ] {
+            let text = problem.document().to_string();
+            assert!(text.len() < 4_000, "{} bytes", text.len());
         }
     }
 

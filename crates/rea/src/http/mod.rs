@@ -8,6 +8,8 @@ pub mod enqueue;
 pub mod events;
 pub mod exposition;
 pub mod feed;
+#[cfg(test)]
+mod fuzz;
 pub mod guard;
 mod house;
 pub mod ids;

@@ -17,6 +17,8 @@ mod descriptor;
 mod ends;
 mod exec;
 mod frames;
+#[cfg(test)]
+mod frames_fuzz;
 mod inbox;
 mod line;
 mod lock;
