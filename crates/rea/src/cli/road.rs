@@ -79,7 +79,7 @@ impl Road {
         let begun = std::time::Instant::now();
         loop {
             match open_store(&reach.engine, Duration::ZERO).await {
-                Ok(engine) => return Ok(Road::over(engine, &reach.db)),
+                Ok(engine) => return Ok(Road::over(engine, reach)),
                 Err(OpenError::Locked { url: Some(url), pid, .. }) => return Road::connect(&url, pid, reach).await,
                 // A short command, or a server that is just starting.
                 Err(OpenError::Locked { .. }) if begun.elapsed() < LOCK_PATIENCE => {
@@ -91,8 +91,10 @@ impl Road {
     }
 
     /// The API in this process, over an engine that is not started.
-    fn over(engine: Engine, db: &Path) -> Road {
-        let shared = Shared::new(&engine, LogStore::of(db), Some(crate::wire::why::NO_SERVER.to_owned()));
+    fn over(engine: Engine, reach: &settings::Reach) -> Road {
+        let no_server = Some(crate::wire::why::NO_SERVER.to_owned());
+        let shared = Shared::new(&engine, LogStore::of(&reach.db), no_server);
+        shared.set_redact(reach.redact.clone());
         Road::Store { api: Api::new(shared, loopback_guard()), engine }
     }
 

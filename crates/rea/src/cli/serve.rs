@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,8 +119,12 @@ async fn open(settings: &settings::Serve, journal: impl Journal + 'static) -> Re
     alone(engine, &db).await
 }
 
-/// The engine, once nothing of an earlier server runs any more; else it is closed.
+/// The engine, once nothing of an earlier server runs any more and its files are safe; else it is closed.
 pub(super) async fn alone(engine: Engine, db: &Path) -> Result<Engine, Failure> {
+    if let Err(error) = safe(db) {
+        engine.close().await;
+        return Err(error);
+    }
     let db = db.to_owned();
     let gone = tokio::task::spawn_blocking(move || wait_for_dead_wardens(&db, DEAD_WARDENS_TIMEOUT)).await;
     let gone = gone.map_err(|e| e.to_string()).and_then(|gone| gone.map_err(|e| e.to_string()));
@@ -128,6 +133,21 @@ pub(super) async fn alone(engine: Engine, db: &Path) -> Result<Engine, Failure> 
         return Err(Failure::new(Exit::Locked, error));
     }
     Ok(engine)
+}
+
+/// Looks at the files around a store: others must not be able to write into them, and should not read them.
+fn safe(db: &Path) -> Result<(), Failure> {
+    LogStore::of(db).check_safe().map_err(|error| {
+        Failure::new(Exit::Usage, error.to_string())
+            .hint("make it this user's own (chown), and closed to others: chmod 700")
+    })?;
+    if let Ok(meta) = std::fs::metadata(db)
+        && meta.mode() & 0o077 != 0
+    {
+        let mode = format!("{:03o}", meta.mode() & 0o777);
+        tracing::warn!(action = "open_store", mode, hint = %format!("chmod 600 {}", db.display()), "others may read the store");
+    }
+    Ok(())
 }
 
 /// A server at work.
@@ -149,6 +169,7 @@ pub(super) async fn start(
     let url = url_of(address);
     let not_ready = Some("the workers are loading their code".to_owned());
     let shared = Shared::new(engine, LogStore::of(&settings.engine.path), not_ready);
+    shared.set_redact(settings.redact.clone());
     shared.set_host(host);
     let closed = CancellationToken::new();
     let keys = settings.tokens.clone().map(|known| Arc::new(Keys::new(known)));

@@ -1,8 +1,8 @@
 //! `rea token`: makes tokens, so that nobody has to think of one.
 
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, Permissions};
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
@@ -124,7 +124,15 @@ fn add(file: &PathBuf, whole: &str) -> Result<(), Failure> {
         return Err(Failure::new(Exit::Usage, format!("{} has a token named {name} already", file.display()))
             .hint("give the new one another name: rea token new NAME --file …"));
     }
-    let mut opened = OpenOptions::new().append(true).create(true).mode(0o600).open(file).map_err(cannot)?;
+    let mut options = OpenOptions::new();
+    options.append(true).mode(0o600);
+    let mut opened = match options.clone().create_new(true).open(file) {
+        // The umask takes nothing away from its owner.
+        Ok(made) => made.set_permissions(Permissions::from_mode(0o600)).map(|()| made),
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => options.open(file),
+        Err(e) => Err(e),
+    }
+    .map_err(cannot)?;
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     // In one write, so that a server that looks meanwhile sees the whole line or nothing of it.
     opened.write_all(format!("{end}{whole}\n").as_bytes()).map_err(cannot)

@@ -39,7 +39,7 @@ pub(super) async fn show(State(shared): State<Shared>, Path(text): Path<String>,
         Some(_) => return Err(Problem::field("wait", format!("must be 0 to {WAIT_MAX_S} seconds"))),
     };
     let job = job.ok_or_else(no_job)?;
-    Ok(json(StatusCode::OK, &JobView::new(&job, now())))
+    Ok(json(StatusCode::OK, &JobView::new(&job, shared.redact(), now())))
 }
 
 /// Waits for the job's end, but not past the server's.

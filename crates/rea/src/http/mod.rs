@@ -47,6 +47,7 @@ use tower::ServiceExt;
 
 use crate::error::{Code, Problem};
 use crate::logs::Logs;
+use crate::wire::redact::Redact;
 use guard::Guard;
 
 /// Most requests that hold their connection for long, where nothing else was said.
@@ -70,6 +71,7 @@ struct Inner {
     not_ready: Mutex<Option<String>>,
     host: OnceLock<Host>,
     held: OnceLock<Arc<Semaphore>>,
+    redact: OnceLock<Redact>,
 }
 
 /// What only a server has.
@@ -96,6 +98,7 @@ impl Shared {
             not_ready: Mutex::new(not_ready),
             host: OnceLock::new(),
             held: OnceLock::new(),
+            redact: OnceLock::new(),
         }))
     }
 
@@ -128,6 +131,15 @@ impl Shared {
     fn hold(&self) -> Option<OwnedSemaphorePermit> {
         let held = self.0.held.get_or_init(|| Arc::new(Semaphore::new(HELD)));
         Arc::clone(held).try_acquire_owned().ok()
+    }
+
+    /// Says which arguments are not shown; once, before the first request. The usual ones if nothing is said.
+    pub fn set_redact(&self, redact: Redact) {
+        let _ = self.0.redact.set(redact);
+    }
+
+    fn redact(&self) -> &Redact {
+        self.0.redact.get_or_init(crate::settings::redact_by_default)
     }
 
     fn host(&self) -> Option<&Host> {

@@ -15,7 +15,7 @@ mod value;
 
 pub use file::FILE_NAME;
 pub use flags::{All, Asking, Batch, Doors, Flags, Given, Server, StoreOnly};
-pub use plain::{Reach, Serve, serve};
+pub use plain::{Reach, Serve, redact_by_default, serve};
 pub use resolve::{Origin, Resolved};
 pub use table::{Key, Setting};
 pub use token::{TOKEN_RECIPE, client_token, read_tokens};

@@ -13,6 +13,7 @@ use super::value::address;
 use super::{BadSetting, Given, Key, bad};
 use crate::http::tokens::Known;
 use crate::logs::Choice;
+use crate::wire::redact::Redact;
 use crate::workers::Command;
 
 /// Where a command asks.
@@ -28,6 +29,14 @@ pub struct Reach {
     pub token: Option<String>,
     /// How the store is opened when no server runs.
     pub engine: Options,
+    /// Which arguments are not shown.
+    pub redact: Redact,
+}
+
+/// Which arguments are not shown where nobody has said it.
+#[must_use]
+pub fn redact_by_default() -> Redact {
+    Redact::new(&Key::Redact.setting().default.split(',').collect::<Vec<_>>())
 }
 
 impl Reach {
@@ -42,7 +51,8 @@ impl Reach {
         let url = all.text(Key::Url).filter(|_| named_url);
         let (token_file, token) = token_source(&all);
         let engine = engine(&all);
-        Ok(Reach { db: engine.path.clone(), url, token_file, token, engine })
+        let redact = Redact::new(&all.list(Key::Redact));
+        Ok(Reach { db: engine.path.clone(), url, token_file, token, engine, redact })
     }
 }
 
@@ -104,6 +114,8 @@ pub struct Serve {
     pub engine: Options,
     /// The file of settings that was read.
     pub file: Option<PathBuf>,
+    /// Which arguments are not shown.
+    pub redact: Redact,
     /// Tasks that are programs.
     pub commands: Vec<Command>,
 }
@@ -157,6 +169,7 @@ pub(super) fn of(all: &Resolved) -> Result<Serve, BadSetting> {
         log_filter: all.text(Key::LogFilter).unwrap_or_default(),
         engine: engine(all),
         file: all.file.clone(),
+        redact: Redact::new(&all.list(Key::Redact)),
         commands: all.commands.clone(),
     })
 }

@@ -3,8 +3,10 @@
 mod backup;
 mod bed;
 mod doors;
+mod injected;
 mod json;
 mod local;
+mod modes;
 mod refused;
 mod secrets;
 mod server;
