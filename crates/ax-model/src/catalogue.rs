@@ -111,10 +111,9 @@ mod tests {
 
     /// Found by `fuzz_list_query`, which was slow: a request could buy seconds of work with a field of megabytes.
     #[test]
-    fn what_is_far_too_long_costs_nothing() {
-        let begun = std::time::Instant::now();
-        assert!(nearest(&"send_notice".repeat(1 << 20), (0..1_000).map(|_| "demo_task:send_notice")).is_empty());
-        assert!(begun.elapsed() < std::time::Duration::from_secs(1), "{:?}", begun.elapsed());
+    fn what_is_far_too_long_is_compared_with_nothing() {
+        let names = std::iter::from_fn(|| -> Option<&str> { panic!("a name was looked at") });
+        assert!(nearest(&"send_notice".repeat(1 << 20), names).is_empty());
     }
 
     #[test]

@@ -86,8 +86,8 @@ pub(crate) fn run(target: &str, corpus: &[&[u8]], words: &[&str], parse: impl Fn
     let mut kept: Vec<Vec<u8>> = corpus.iter().map(|input| input.to_vec()).collect();
     let mut outcomes = HashSet::new();
     let (begun, mut executions, mut accepted) = (Instant::now(), 0u64, 0u64);
-    for at in 0..kept.len() {
-        let outcome = one(target, seed, &kept[at], &parse);
+    for input in &kept {
+        let outcome = one(target, seed, input, &parse);
         assert!(outcome.taken, "the corpus itself is refused: {}", outcome.way);
         outcomes.insert(outcome);
     }
