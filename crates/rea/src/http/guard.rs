@@ -18,6 +18,9 @@ pub const BODY_MAX: usize = 4 << 20;
 /// Largest body of a batch.
 pub const BATCH_BODY_MAX: usize = 32 << 20;
 
+/// Questions that are asked with a body and change nothing.
+const READ_BY_POST: &[&str] = &["/jobs/wait"];
+
 /// The rules of one server.
 #[derive(Debug, Default)]
 pub struct Guard {
@@ -52,7 +55,8 @@ impl Guard {
             check_origin(origin, host)?;
         }
         if !matches!(uri.path(), "/healthz" | "/readyz") {
-            self.check_token(peer, method, headers)?;
+            let reads = !changes(method) || READ_BY_POST.contains(&uri.path());
+            self.check_token(peer, reads, headers)?;
         }
         if changes(method) {
             check_content(headers)?;
@@ -76,7 +80,7 @@ impl Guard {
             .hint("start the server with `--allow-host NAME` for each name it is reached by"))
     }
 
-    fn check_token(&self, peer: Option<IpAddr>, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+    fn check_token(&self, peer: Option<IpAddr>, reads: bool, headers: &HeaderMap) -> Result<(), Problem> {
         let Some(keys) = &self.keys else { return Ok(()) };
         let given = one(headers, header::AUTHORIZATION)?;
         let given = given.and_then(|v| v.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
@@ -86,7 +90,7 @@ impl Guard {
         };
         match keys.role_of(secret.trim().as_bytes()) {
             Some(Role::Admin) => Ok(()),
-            Some(Role::Read) if !changes(method) => Ok(()),
+            Some(Role::Read) if reads => Ok(()),
             Some(Role::Read) => Err(Problem::new(Code::ForbiddenRole, "the token is one for reading")
                 .hint("use a token with the role admin")),
             None => Err(self.wrong_token(peer)),

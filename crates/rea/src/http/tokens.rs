@@ -11,7 +11,7 @@ use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 pub enum Role {
     /// Everything.
     Admin,
-    /// `GET` alone.
+    /// Reading alone.
     Read,
 }
 
