@@ -44,7 +44,7 @@ async def peer(first: bytes, trickle: bool) -> None:
 
 
 def ask(method: str, path: str, body: object = None) -> dict:
-    """One request over a connection of its own; again when the connection is lost, which is counted."""
+    """One request over a connection of its own. A refusal or a lost connection ends the measurement."""
     connection = http.client.HTTPConnection(place.hostname, place.port, timeout=60)
     text = None if body is None else json.dumps(body)
     connection.request(method, path, text, {"content-type": "application/json"})

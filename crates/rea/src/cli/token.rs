@@ -13,8 +13,8 @@ use super::{Exit, Failure};
 use crate::http::tokens::{Hash, Role};
 
 const EXAMPLES: &str = "Examples:
-  rea token new --file rea.token               makes the file, or adds a line to it; a running server takes it up
-  rea token new grafana --role read            prints the line TOKEN NAME ROLE
+  rea token new --file rea.token          makes the file or adds to it; a running server sees it
+  rea token new grafana --role read       prints the line TOKEN NAME ROLE
 
 To rotate: add a new token, give it to the clients, then delete the old line. See docs/security.md.";
 
