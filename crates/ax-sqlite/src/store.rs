@@ -368,7 +368,7 @@ pub(crate) fn connect_writer(path: &Path) -> Result<Connection, StoreError> {
     open().map_err(|e| sqlite_error(&e))
 }
 
-fn file_error(path: &Path, error: &std::io::Error) -> StoreError {
+pub(crate) fn file_error(path: &Path, error: &std::io::Error) -> StoreError {
     let kind = match error.kind() {
         std::io::ErrorKind::StorageFull => StoreErrorKind::Full,
         _ => StoreErrorKind::Unusable,

@@ -58,20 +58,7 @@ impl LogStore {
     /// # Errors
     /// What the file system says.
     pub fn read(&self, job: JobId, attempt: u32, offset: u64, limit: usize) -> io::Result<Option<LogPart>> {
-        let mut options = OpenOptions::new();
-        // A pipe in its place must not hold a reader up, and a link must not lead it elsewhere.
-        options.read(true).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
-        let file = match options.open(self.path(job, attempt)) {
-            Err(e) if e.kind() == ErrorKind::NotFound || Errno::from_io_error(&e) == Some(Errno::LOOP) => {
-                return Ok(None);
-            }
-            file => file?,
-        };
-        let meta = file.metadata()?;
-        if !meta.is_file() {
-            return Ok(None);
-        }
-        let size = meta.len();
+        let Some((file, size)) = open_log(&self.path(job, attempt))? else { return Ok(None) };
         let wanted = size.saturating_sub(offset).min(limit as u64);
         let mut bytes = vec![0; usize::try_from(wanted).unwrap_or(limit)];
         let mut filled = 0;
@@ -186,6 +173,22 @@ impl LogStore {
     fn path(&self, job: JobId, attempt: u32) -> PathBuf {
         self.folder(job).join(format!("{job}.{attempt}.log"))
     }
+}
+
+/// Opens a log to read, and tells its length. `None`: there is none. A pipe in its place does not hold the reader up, and a
+/// link does not lead it elsewhere: they count as nothing.
+///
+/// # Errors
+/// What the file system says.
+pub fn open_log(path: &Path) -> io::Result<Option<(File, u64)>> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
+    let file = match options.open(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound || Errno::from_io_error(&e) == Some(Errno::LOOP) => return Ok(None),
+        file => file?,
+    };
+    let meta = file.metadata()?;
+    Ok(meta.is_file().then(|| (file, meta.len())))
 }
 
 fn each_log(folder: &Path, mut act: impl FnMut(&fs::DirEntry, JobId, u32) -> io::Result<()>) -> io::Result<()> {

@@ -38,7 +38,7 @@ mod word;
 
 pub use command::{Command, RETRY_EXIT_CODE};
 pub use lock::{wait_for_dead_wardens, wardens_path};
-pub use logs::{LogInfo, LogPart, LogStore};
+pub use logs::{LogInfo, LogPart, LogStore, open_log};
 pub use options::{Load, PoolOptions};
 pub use pool::Pool;
 pub use word::Word;
