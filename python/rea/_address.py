@@ -93,5 +93,10 @@ def token_from_environment() -> str | None:
     path = os.environ.get("REA_TOKEN_FILE")
     if token or not path:
         return token or None
+    # A server's own file will do: the first token in it that is not a hash.
     with open(path, encoding="utf-8") as file:
-        return file.read().strip() or None
+        words = [line.split()[0] for line in file if line.split() and not line.lstrip().startswith("#")]
+    tokens = [word for word in words if not word.startswith("sha256:")]
+    if words and not tokens:
+        raise ValueError(f"{path} (REA_TOKEN_FILE) holds hashes of tokens alone; name a file that holds one to send")
+    return tokens[0] if tokens else None

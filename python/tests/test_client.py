@@ -319,6 +319,17 @@ class Connection(WithServer):
                 with mock.patch.dict(os.environ, {"REA_TOKEN": "from-env"}):
                     self.assertEqual(authorization(rea.Client()), "Bearer from-env")
                     self.assertEqual(authorization(rea.Client(token="given")), "Bearer given")
+        # A server's own file holds several, some of them as hashes.
+        with tempfile.NamedTemporaryFile("w") as file, mock.patch.dict(os.environ, {"REA_TOKEN_FILE": file.name}):
+            file.write("# ours\n\nsha256:0123 grafana read\nthe-second web admin\nthe-third\n")
+            file.flush()
+            self.assertEqual(authorization(rea.Client(self.server.url)), "Bearer the-second")
+            file.truncate(0)
+            file.seek(0)
+            file.write("sha256:0123\n")
+            file.flush()
+            with self.assertRaisesRegex(ValueError, "hashes of tokens alone"):
+                rea.Client(self.server.url)
         self.assertIsNone(authorization(self.client))
         with mock.patch.dict(os.environ):
             os.environ.pop("REA_URL", None)

@@ -64,9 +64,15 @@ mod on_crash_word {
     }
 }
 
+/// No name is longer, so nothing longer is near to one. Comparing takes as many steps as both lengths multiplied.
+const NEAR_MAX_BYTES: usize = 4_000;
+
 /// Up to three of `names` that `wanted` was probably meant to be, best first.
 #[must_use]
 pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    if wanted.len() > NEAR_MAX_BYTES {
+        return Vec::new();
+    }
     let reach = (wanted.chars().count() / 3).max(2);
     let function = |name: &str| name.rsplit(':').next().unwrap_or(name).to_owned();
     let wanted_function = function(wanted);
@@ -102,6 +108,13 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Found by `fuzz_list_query`, which was slow: a request could buy seconds of work with a field of megabytes.
+    #[test]
+    fn what_is_far_too_long_is_compared_with_nothing() {
+        let names = std::iter::from_fn(|| -> Option<&str> { panic!("a name was looked at") });
+        assert!(nearest(&"send_notice".repeat(1 << 20), names).is_empty());
+    }
 
     #[test]
     fn the_nearest_names_are_offered_and_far_ones_are_not() {

@@ -40,7 +40,7 @@ impl IfExists {
 }
 
 /// What a caller asks for. Everything but the task may be left out.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobRequest {
     /// The task's name.
     pub task: String,

@@ -1,12 +1,14 @@
 //! The file as a whole: copies that stand alone, made of one moment while the store is in use; and making it smaller.
 
+use std::fs::OpenOptions;
 use std::path::Path;
 use std::time::Duration;
 
 use ax_model::store::{StoreError, StoreErrorKind};
 use rusqlite::{Connection, OpenFlags};
 
-use crate::store::sqlite_error;
+use crate::lock::private;
+use crate::store::{file_error, sqlite_error};
 use crate::{check, inspect, migrate};
 
 /// What is in a copy.
@@ -23,6 +25,8 @@ pub struct Copied {
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<Copied, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(from, flags).map_err(|e| sqlite_error(&e))?;
+    // SQLite would make it readable for everyone; an empty file is taken as it is.
+    private(OpenOptions::new().write(true), to).map_err(|e| file_error(to, &e))?;
     // The other way to copy, page by page, begins anew at each write.
     let done = conn.busy_timeout(Duration::from_secs(5)).and_then(|()| {
         let target = to.to_string_lossy();

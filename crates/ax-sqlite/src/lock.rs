@@ -5,11 +5,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 
@@ -32,19 +32,44 @@ pub struct Lock {
 
 /// Beside the store itself, also when `db` is a link to it: every name of a store leads to one lock.
 fn lock_path(db: &Path) -> PathBuf {
+    let mut name = resolved(db).into_os_string();
+    name.push(".lock");
+    PathBuf::from(name)
+}
+
+/// Where the store itself is, or will be.
+pub(crate) fn resolved(db: &Path) -> PathBuf {
     let mut file = db.to_owned();
     // A loop of links can't be opened either, so it does not matter where this gives up.
     for _ in 0..40 {
         let Ok(target) = std::fs::read_link(&file) else { break };
         file = file.parent().unwrap_or(Path::new("")).join(target);
     }
-    let mut name = file.into_os_string();
-    name.push(".lock");
-    PathBuf::from(name)
+    file
 }
 
+/// Opens the lock's file, which is written to: a link in its place would lead that into any other file of this user.
 fn open(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+    private(OpenOptions::new().read(true).write(true), path).map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::LOOP) => {
+            std::io::Error::other(format!("{} is a link, and a lock's file must not be one: remove it", path.display()))
+        }
+        _ => error,
+    })
+}
+
+/// Opens a file that nobody else can read or write; makes it if it is not there. The umask takes nothing away from its owner.
+pub(crate) fn private(options: &OpenOptions, path: &Path) -> std::io::Result<File> {
+    let mut options = options.clone();
+    options.mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    match options.clone().create_new(true).open(path) {
+        Ok(made) => {
+            made.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+            Ok(made)
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => options.open(path),
+        Err(error) => Err(error),
+    }
 }
 
 /// Takes the lock of the store at `db`, waiting up to `wait` for a short command to end.
@@ -132,6 +157,17 @@ mod tests {
         drop(lock);
         assert_eq!(read_holder(&db), None);
         assert!(acquire(&db, Duration::ZERO).unwrap().is_ok());
+    }
+
+    /// I17: who may write into the directory must not get the server to write into another file of its user.
+    #[test]
+    fn i17_a_link_in_the_place_of_a_lock_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (db, victim) = (dir.path().join("rea.db"), dir.path().join("victim"));
+        std::fs::write(&victim, "precious").unwrap();
+        std::os::unix::fs::symlink(&victim, dir.path().join("rea.db.lock")).unwrap();
+        assert!(acquire(&db, Duration::ZERO).unwrap_err().to_string().contains("rea.db.lock is a link"));
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
     }
 
     #[test]

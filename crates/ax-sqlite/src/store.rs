@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +23,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use tokio::sync::oneshot;
 
 use crate::failpoints::Kind;
-use crate::lock::{Lock, LockHolder, acquire};
+use crate::lock::{Lock, LockHolder, acquire, private, resolved};
 use crate::readers::Readers;
 use crate::tx::{Memory, Tx};
 use crate::writer::{Message, Parked, Write, Writer, closed};
@@ -349,7 +348,8 @@ fn snapshot<T>(conn: &Connection, read: impl FnOnce(&Connection) -> rusqlite::Re
 
 /// Makes the file, if it is not there, so that only its owner can read it; SQLite gives its side files the same rights.
 fn create_private(path: &Path) -> std::io::Result<()> {
-    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).map(|_| ())
+    // A store may be reached through a link: it is made where that leads.
+    private(OpenOptions::new().write(true), &resolved(path)).map(|_| ())
 }
 
 /// The writing connection, set up: WAL, every commit synced, checkpoints only when the writer says so.
@@ -368,7 +368,7 @@ pub(crate) fn connect_writer(path: &Path) -> Result<Connection, StoreError> {
     open().map_err(|e| sqlite_error(&e))
 }
 
-fn file_error(path: &Path, error: &std::io::Error) -> StoreError {
+pub(crate) fn file_error(path: &Path, error: &std::io::Error) -> StoreError {
     let kind = match error.kind() {
         std::io::ErrorKind::StorageFull => StoreErrorKind::Full,
         _ => StoreErrorKind::Unusable,

@@ -275,8 +275,9 @@ fn only_the_owner_can_read_any_of_the_files() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     block_on(store.enqueue(vec![job(&mut Chance::new(4), JobRequest::new("m:f", "[]"))])).unwrap().unwrap();
+    store.copy_to(&dir.path().join("copy.db")).unwrap();
     let files: Vec<PathBuf> = std::fs::read_dir(dir.path()).unwrap().map(|f| f.unwrap().path()).collect();
-    assert!(files.len() >= 4, "database, WAL, shared memory, lock: {files:?}");
+    assert!(files.len() >= 5, "database, WAL, shared memory, lock, copy: {files:?}");
     for file in files {
         let mode = std::fs::metadata(&file).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o600, "{}", file.display());

@@ -51,6 +51,7 @@ codes! {
     Unauthorized = "unauthorized" 401 "A valid token is needed",
     ForbiddenHost = "forbidden_host" 403 "The Host header names no host of this server",
     ForbiddenOrigin = "forbidden_origin" 403 "A page of another origin may not call this server",
+    ForbiddenRole = "forbidden_role" 403 "The token is not one for changing things",
     NotFound = "not_found" 404 "There is no such thing",
     MethodNotAllowed = "method_not_allowed" 405 "The path does not take this method",
     SlowBody = "slow_body" 408 "The body did not arrive in time",
@@ -69,9 +70,13 @@ codes! {
     TooMany = "too_many" 422 "Too many jobs in one request",
     NoFilter = "no_filter" 422 "The request names no jobs",
     ReloadFailed = "reload_failed" 422 "The code can't be loaded again; that of before runs on",
+    WrongTokens = "wrong_tokens" 429 "Too many wrong tokens came from this address",
     Internal = "internal" 500 "A fault of this server",
     NotReady = "not_ready" 503 "The server is not ready yet",
+    TooManyConnections = "too_many_connections" 503 "All connections are at work",
+    TooManyWaits = "too_many_waits" 503 "Too many clients wait for jobs",
     TooManyStreams = "too_many_streams" 503 "Too many clients watch events",
+    BodiesFull = "bodies_full" 503 "The server holds as much of requests as it may",
     StoreBusy = "store_busy" 503 "Another program holds the store",
     StoreIo = "store_io" 503 "The store could not be read or written",
     StoreUnusable = "store_unusable" 503 "The store can't be used",
@@ -96,12 +101,13 @@ impl Problem {
     /// A refusal; `detail` says what is wrong this time.
     #[must_use]
     pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Problem {
-        Problem(Box::new(Inner { code, detail: detail.into(), hint: None, more: Map::new() }))
+        Problem(Box::new(Inner { code, detail: brief(detail.into()), hint: None, more: Map::new() }))
     }
 
     /// A field's value is not allowed.
     #[must_use]
     pub fn field(field: &str, problem: impl std::fmt::Display) -> Problem {
+        let field = clip(field);
         Problem::new(Code::InvalidField, format!("{field}: {problem}")).with("field", field)
     }
 
@@ -181,8 +187,24 @@ impl IntoResponse for Problem {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         match self.0.code {
             Code::Unauthorized => drop(headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
-            Code::StoreBusy | Code::StoreIo | Code::StoreFull | Code::NotReady | Code::Closing => {
+            Code::BodiesFull => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+                drop(headers.insert(header::CONNECTION, HeaderValue::from_static("close")));
+            }
+            Code::StoreBusy
+            | Code::StoreIo
+            | Code::StoreFull
+            | Code::NotReady
+            | Code::Closing
+            | Code::TooManyConnections
+            | Code::TooManyWaits
+            | Code::TooManyStreams => {
                 drop(headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1")));
+            }
+            Code::WrongTokens => {
+                let wait = self.0.more.get("retry_after").and_then(Value::as_u64).unwrap_or(1);
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(wait));
+                drop(headers.insert(header::CONNECTION, HeaderValue::from_static("close")));
             }
             // Whatever is left of the body is not read: the connection can't be used again.
             Code::TooLarge | Code::SlowBody => {
@@ -325,10 +347,23 @@ fn did_you_mean<S: AsRef<str>>(names: &[S]) -> String {
 /// A caller's text short enough to be quoted back.
 #[must_use]
 pub fn clip(text: &str) -> String {
-    match text.char_indices().nth(100) {
+    clip_to(text, 100)
+}
+
+/// A text of no more than `chars` characters and a mark that there was more.
+#[must_use]
+pub fn clip_to(text: &str, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
+}
+
+/// Longest detail, characters. What a caller sent may be quoted in it, and that may be megabytes.
+const DETAIL_MAX: usize = 800;
+
+fn brief(detail: Cow<'static, str>) -> Cow<'static, str> {
+    if detail.len() > DETAIL_MAX { clip_to(&detail, DETAIL_MAX).into() } else { detail }
 }
 
 #[cfg(test)]
@@ -345,6 +380,20 @@ mod tests {
         assert_eq!(documented, ours);
         for code in Code::ALL {
             assert!(page.contains(&format!("`{}` | {} |", code.as_str(), code.status())), "{code:?}");
+        }
+    }
+
+    /// Found by `fuzz_job_request`: a field that is wrong and a megabyte long came back whole.
+    #[test]
+    fn a_refusal_is_short_whatever_was_sent() {
+        let long = "x".repeat(1 << 20);
+        for problem in [
+            Problem::field(&long, "is given twice"),
+            Problem::field("delay", format!("is -{long}")),
+            Problem::unknown_field(&long, &["priority"]),
+        ] {
+            let text = problem.document().to_string();
+            assert!(text.len() < 4_000, "{} bytes", text.len());
         }
     }
 

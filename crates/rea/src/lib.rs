@@ -6,6 +6,8 @@ pub mod backup;
 pub mod bench;
 pub mod cli;
 pub mod error;
+#[cfg(test)]
+mod fuzz;
 pub mod http;
 pub mod logs;
 pub mod memory;

@@ -3,6 +3,7 @@
 mod bench;
 mod crash;
 mod fuzz;
+mod fuzz_parsers;
 mod http;
 mod lint;
 mod python;
@@ -35,6 +36,8 @@ enum Verb {
     Test,
     /// Asks a real server everything that protocol/openapi.yaml allows, and more
     Fuzz,
+    /// Feeds mutated bytes to the parsers of requests, filters and child frames
+    FuzzParsers(fuzz_parsers::Options),
     /// The workloads beside a raw SQLite probe of the same run, in a release build
     Bench(bench::Options),
     #[command(hide = true)]
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Verb::Tidy => tidy::run(),
         Verb::Test => test::run(),
         Verb::Fuzz => test::fuzz_alone(),
+        Verb::FuzzParsers(options) => fuzz_parsers::run(&options),
         Verb::Bench(_) => bench::in_release(),
         Verb::BenchInner(options) => bench::measure(&options),
         Verb::Crash(options) => crash::run(&options),

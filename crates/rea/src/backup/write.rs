@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use tar::{Builder, EntryType, Header};
 
 use super::{FORMAT, LOGS, MANIFEST, Manifest, STORE, Summing, hex};
+use crate::workers::open_log;
 
 /// Writes the store's copy at `store`, the logs below `logs` if there are to be any, and the manifest. Blocks.
 ///
@@ -24,8 +25,7 @@ pub fn write(out: impl Write, store: &Path, copy: &StoreCopy, logs: Option<&Path
     let (mut log_sum, mut log_bytes, mut count) = (Sha256::new(), 0, 0);
     for (name, path) in logs.map(all_logs).transpose()?.unwrap_or_default() {
         // Retention may have taken it since it was listed.
-        let Ok(file) = File::open(&path) else { continue };
-        let size = file.metadata()?.len();
+        let Ok(Some((file, size))) = open_log(&path) else { continue };
         log_sum.update(name.as_bytes());
         // A log may grow or be begun anew meanwhile; its part is as long as was said.
         let inner = file.take(size).chain(io::repeat(0)).take(size);

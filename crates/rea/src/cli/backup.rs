@@ -67,8 +67,9 @@ impl Backup {
     /// Writes it under another name, reads it again, and gives it its name.
     async fn make(&self, part: &Path) -> Result<Manifest, Failure> {
         let cannot = |e: std::io::Error| cannot_write(&self.file, &e);
-        let mut out =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(part).map_err(cannot)?;
+        // What another one has left is of no use; and what someone else has put there is not written into.
+        let _ = fs::remove_file(part);
+        let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(part).map_err(cannot)?;
         let mut road = Road::open(&self.reach).await?;
         let body = serde_json::json!({ "logs": !self.no_logs }).to_string();
         let sent = road.download("/backup", body, |piece| out.write_all(piece).map_err(cannot)).await;

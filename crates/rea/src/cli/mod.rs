@@ -25,12 +25,14 @@ mod reload;
 mod reloader;
 mod restore;
 mod road;
+mod rotate;
 mod run;
 mod schedule;
 mod serve;
 mod show;
 mod status;
 mod tasks;
+mod token;
 mod trace;
 mod wait;
 mod waits;
@@ -95,6 +97,8 @@ enum Verb {
     Backup(backup::Backup),
     /// Bring a backup back, with all queues paused
     Restore(restore::Restore),
+    /// Make tokens for clients
+    Token(token::Tokens),
     /// Look after the store's file
     Db(db::Db),
     /// Measure what this machine and disk can do
@@ -140,6 +144,7 @@ fn run(verb: Verb) -> Result<Exit, Failure> {
         Verb::Config(verb) => verb.run(),
         Verb::Schedule(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
+        Verb::Token(verb) => verb.run(),
         Verb::Init(verb) => verb.run(),
         Verb::Completions(verb) => verb.run(),
         Verb::Man(verb) => verb.run(),

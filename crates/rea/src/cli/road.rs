@@ -16,9 +16,10 @@ use serde_json::value::RawValue;
 use tokio::net::TcpStream;
 
 use super::{Exit, Failure, Reach, address};
-use crate::http::guard::{Guard, Token};
+use crate::http::guard::Guard;
+use crate::http::tokens::Token;
 use crate::http::{Api, Shared};
-use crate::settings::{self, TOKEN_RECIPE};
+use crate::settings;
 use crate::workers::LogStore;
 
 /// How long connecting may take.
@@ -78,7 +79,7 @@ impl Road {
         let begun = std::time::Instant::now();
         loop {
             match open_store(&reach.engine, Duration::ZERO).await {
-                Ok(engine) => return Ok(Road::over(engine, &reach.db)),
+                Ok(engine) => return Ok(Road::over(engine, reach)),
                 Err(OpenError::Locked { url: Some(url), pid, .. }) => return Road::connect(&url, pid, reach).await,
                 // A short command, or a server that is just starting.
                 Err(OpenError::Locked { .. }) if begun.elapsed() < LOCK_PATIENCE => {
@@ -90,8 +91,10 @@ impl Road {
     }
 
     /// The API in this process, over an engine that is not started.
-    fn over(engine: Engine, db: &Path) -> Road {
-        let shared = Shared::new(&engine, LogStore::of(db), Some(crate::wire::why::NO_SERVER.to_owned()));
+    fn over(engine: Engine, reach: &settings::Reach) -> Road {
+        let no_server = Some(crate::wire::why::NO_SERVER.to_owned());
+        let shared = Shared::new(&engine, LogStore::of(&reach.db), no_server);
+        shared.set_redact(reach.redact.clone());
         Road::Store { api: Api::new(shared, loopback_guard()), engine }
     }
 
@@ -299,10 +302,7 @@ fn client_token(reach: &settings::Reach) -> Result<Option<Token>, Failure> {
     let Some(file) = &reach.token_file else {
         return Ok(reach.token.clone().filter(|t| !t.is_empty()).map(Token::new));
     };
-    let text = std::fs::read_to_string(file).map_err(|e| {
-        Failure::new(Exit::Usage, format!("can't read the token file {}: {e}", file.display())).hint(TOKEN_RECIPE)
-    })?;
-    Ok(Some(Token::new(text.trim().to_owned())))
+    Ok(Some(settings::client_token(file)?))
 }
 
 fn build<B>(method: Method, path: &str, host: &str, token: Option<&Token>, body: B) -> Result<Request<B>, Failure> {

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +19,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::reloader::Reloader;
 use super::road::cannot_open;
-use super::{Exit, Failure, load_error, open_files};
+use super::{Exit, Failure, load_error, open_files, rotate};
 use crate::http::feed::{Feed, Tee};
 use crate::http::guard::Guard;
+use crate::http::tokens::Keys;
 use crate::http::{Api, Host, Shared, listen};
 use crate::logs::Logs;
 use crate::settings::{self, Flags, Given, Server as ServerFlags};
@@ -127,8 +129,12 @@ async fn open(settings: &settings::Serve, journal: impl Journal + 'static) -> Re
     alone(engine, &db).await
 }
 
-/// The engine, once nothing of an earlier server runs any more; else it is closed.
+/// The engine, once nothing of an earlier server runs any more and its files are safe; else it is closed.
 pub(super) async fn alone(engine: Engine, db: &Path) -> Result<Engine, Failure> {
+    if let Err(error) = safe(db) {
+        engine.close().await;
+        return Err(error);
+    }
     let db = db.to_owned();
     let gone = tokio::task::spawn_blocking(move || wait_for_dead_wardens(&db, DEAD_WARDENS_TIMEOUT)).await;
     let gone = gone.map_err(|e| e.to_string()).and_then(|gone| gone.map_err(|e| e.to_string()));
@@ -137,6 +143,21 @@ pub(super) async fn alone(engine: Engine, db: &Path) -> Result<Engine, Failure> 
         return Err(Failure::new(Exit::Locked, error));
     }
     Ok(engine)
+}
+
+/// Looks at the files around a store: others must not be able to write into them, and should not read them.
+fn safe(db: &Path) -> Result<(), Failure> {
+    LogStore::of(db).check_safe().map_err(|error| {
+        Failure::new(Exit::Usage, error.to_string())
+            .hint("make it this user's own (chown), and closed to others: chmod 700")
+    })?;
+    if let Ok(meta) = std::fs::metadata(db)
+        && meta.mode() & 0o077 != 0
+    {
+        let mode = format!("{:03o}", meta.mode() & 0o777);
+        tracing::warn!(action = "open_store", mode, hint = %format!("chmod 600 {}", db.display()), "others may read the store");
+    }
+    Ok(())
 }
 
 /// A server at work.
@@ -165,11 +186,19 @@ pub(super) async fn start(
     let url = url_of(address);
     let not_ready = Some("the workers are loading their code".to_owned());
     let shared = Shared::new(engine, LogStore::of(&settings.engine.path), not_ready);
+    shared.set_redact(settings.redact.clone());
     shared.set_host(host);
-    let guard = Guard::new(settings.token.clone(), settings.allow_hosts.clone(), address.ip());
     let closed = CancellationToken::new();
+    let keys = settings.tokens.clone().map(|known| Arc::new(Keys::new(known)));
+    if let (Some(keys), Some(file)) = (&keys, &settings.token_file) {
+        http.spawn(rotate::follow(file.clone(), Arc::clone(keys), closed.clone()));
+    }
+    let guard = Guard::new(keys, settings.allow_hosts.clone(), address.ip());
     let api = Api::new(shared.clone(), guard);
-    let listening = http.spawn(listen::serve(listener, api, connections, closed.clone()));
+    let rules = listen::Rules { connections, ..listen::Rules::default() };
+    // A quarter of the connections is always left to requests that are answered at once.
+    shared.set_held((connections * 3 / 4).max(1));
+    let listening = http.spawn(listen::serve(listener, api, rules, closed.clone()));
     let trouble = |e: ax::StoreError| Failure::new(Exit::Unreachable, e.to_string());
     engine.announce(&url).map_err(trouble)?;
     let pool = pool(settings, &url).await?;

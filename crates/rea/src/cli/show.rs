@@ -6,7 +6,7 @@ use comfy_table::{Cell, Color, ContentArrangement, Table, presets};
 use serde_json::Value;
 
 use super::{Failure, narrow};
-use crate::logs::for_terminal;
+use crate::logs::{for_terminal, json_for_terminal};
 use crate::wire::time;
 pub(super) use crate::wire::time::duration_ms;
 
@@ -191,7 +191,7 @@ pub(super) fn pair(name: &str, value: impl AsRef<str>) -> Result<(), Failure> {
 
 /// JSON, for programs.
 pub(super) fn json(value: &impl serde::Serialize) -> Result<(), Failure> {
-    line(serde_json::to_string(value).map_err(std::io::Error::from)?)
+    line(json_for_terminal(serde_json::to_string(value).map_err(std::io::Error::from)?))
 }
 
 /// A traceback or other text of many lines: each made harmless, indented.

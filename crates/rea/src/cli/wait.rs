@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::road::Road;
 use super::show::{self, duration_ms};
 use super::{Exit, Failure, ends, waits};
+use crate::logs::json_for_terminal;
 use crate::wire::time;
 
 /// How long one question may wait inside the server: attempts that fail are told about this soon.
@@ -33,7 +34,10 @@ pub(super) async fn wait(road: &mut Road, id: &str, limit: Duration, json: bool)
         }
         match state {
             "success" if json => return Ok(Exit::Ok),
-            "success" => return show::line(exact.get("result").map_or("null", |r| r.get())).map(|()| Exit::Ok),
+            "success" => {
+                let result = exact.get("result").map_or("null", |raw| raw.get());
+                return show::line(json_for_terminal(result.to_owned())).map(|()| Exit::Ok);
+            }
             _ if ended => return Err(ended_badly(id, state, &job["last_error"])),
             _ if begun.elapsed() >= limit => {
                 let message = format!("job {id} is still {state}; it goes on");

@@ -56,9 +56,7 @@ pub(super) async fn retry(State(shared): State<Shared>, body: Body) -> Answer {
 
 async fn act(shared: &Shared, act: BulkAct, body: Body) -> Answer {
     let body = body::read(body, BODY_MAX).await?;
-    let fields: Map<String, Value> = serde_json::from_slice(&body)
-        .map_err(|_| Problem::new(Code::BadJson, "the body must be a JSON object such as {\"tag\": \"user:42\"}"))?;
-    let Request { filter, limit, dry_run } = request(act, &fields, shared.client().limits())?;
+    let Request { filter, limit, dry_run } = read(act, &body, shared.client().limits())?;
     let client = shared.client().clone();
     let reply = if dry_run {
         let found = client.matching(act.about(filter), limit).await?;
@@ -71,10 +69,17 @@ async fn act(shared: &Shared, act: BulkAct, body: Body) -> Answer {
     Ok(json(StatusCode::OK, &done(act, reply, dry_run)))
 }
 
-struct Request {
-    filter: Filter,
+pub(super) struct Request {
+    pub(super) filter: Filter,
     limit: usize,
     dry_run: bool,
+}
+
+/// Reads the body of a request.
+pub(super) fn read(act: BulkAct, body: &[u8], limits: &Limits) -> Result<Request, Problem> {
+    let fields: Map<String, Value> = serde_json::from_slice(body)
+        .map_err(|_| Problem::new(Code::BadJson, "the body must be a JSON object such as {\"tag\": \"user:42\"}"))?;
+    request(act, &fields, limits)
 }
 
 /// Reads the body's fields, which are those of a listing, and checks that the act can be done to what they name.

@@ -1,11 +1,14 @@
 //! Storing jobs: one, or a batch that is stored as a whole or not at all. The answer comes after they are on disk.
 
+use std::fmt;
+
 use ax::JobRequest;
 use ax::model::store::Enqueued;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use serde::Serialize;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::guard::{BATCH_BODY_MAX, BODY_MAX};
@@ -71,17 +74,53 @@ pub(super) async fn batch(State(shared): State<Shared>, headers: HeaderMap, body
     Ok(json(if created { StatusCode::CREATED } else { StatusCode::OK }, &Batch { jobs: jobs.collect() }))
 }
 
-fn parse_array(body: &Bytes, most: usize) -> Result<Vec<JobRequest>, Problem> {
-    let items: Vec<&RawValue> = serde_json::from_slice(body).map_err(|error| {
+pub(super) fn parse_array(body: &Bytes, most: usize) -> Result<Vec<JobRequest>, Problem> {
+    let mut parser = serde_json::Deserializer::from_slice(body);
+    let items = Items { most }.deserialize(&mut parser).and_then(|items| parser.end().map(|()| items));
+    let (items, count) = items.map_err(|error| {
         let problem = request::not_json(body, &error, "");
         if error.is_data() { Problem::new(Code::BadJson, "the body must be a JSON array of requests") } else { problem }
     })?;
-    check_count(items.len(), most)?;
+    check_count(count, most)?;
     let parse = |(i, raw): (usize, &&RawValue)| request::parse(raw.get().as_bytes()).map_err(|p| p.at_index(i));
     items.iter().enumerate().map(parse).collect()
 }
 
-fn parse_lines(body: &Bytes, most: usize) -> Result<Vec<JobRequest>, Problem> {
+/// Collects an array's items, but no more than are taken: a flood of tiny ones takes no room. Counts them all.
+struct Items {
+    most: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Items {
+    type Value = (Vec<&'de RawValue>, usize);
+
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Self::Value, D::Error> {
+        d.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Items {
+    type Value = (Vec<&'de RawValue>, usize);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
+        let (mut items, mut count) = (Vec::new(), 0);
+        while count < self.most {
+            let Some(item) = array.next_element()? else { return Ok((items, count)) };
+            items.push(item);
+            count += 1;
+        }
+        while array.next_element::<IgnoredAny>()?.is_some() {
+            count += 1;
+        }
+        Ok((items, count))
+    }
+}
+
+pub(super) fn parse_lines(body: &Bytes, most: usize) -> Result<Vec<JobRequest>, Problem> {
     let lines = || body.split(|&b| b == b'\n').filter(|l| !l.trim_ascii().is_empty());
     check_count(lines().count(), most)?;
     lines().enumerate().map(|(i, line)| request::parse(line).map_err(|p| p.at_index(i))).collect()

@@ -48,12 +48,20 @@ pub(super) async fn stream(State(shared): State<Shared>, RawQuery(query): RawQue
     let wanted = wanted(&query, shared.client().limits())?;
     let host = shared.host().ok_or_else(|| Problem::new(Code::NotReady, "no server runs: nothing happens here"))?;
     let last = headers.get(LAST_EVENT_ID).map(|value| value.to_str().unwrap_or_default());
-    let watch = host.feed.watch(last).ok_or_else(|| {
-        let detail = format!("{} clients watch already, which is the most", super::feed::WATCHERS);
+    let too_many = |detail: String| {
         Problem::new(Code::TooManyStreams, detail).hint("close one of them, or ask GET /jobs now and then")
-    })?;
+    };
+    let held = shared.hold().ok_or_else(|| too_many("too many clients wait or watch already".to_owned()))?;
+    let watch = host
+        .feed
+        .watch(last)
+        .ok_or_else(|| too_many(format!("{} clients watch already, which is the most", super::feed::WATCHERS)))?;
     let (sender, receiver) = mpsc::channel(PIECES);
-    tokio::spawn(pump(Arc::clone(&host.feed), watch, wanted, sender, shared.ending().clone()));
+    let pump = pump(Arc::clone(&host.feed), watch, wanted, sender, shared.ending().clone());
+    tokio::spawn(async move {
+        pump.await;
+        drop(held);
+    });
     let mut response = Response::new(Body::new(Pieces(receiver)));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     // Some proxies gather answers before they pass them on.

@@ -4,10 +4,13 @@
 //! without the token where one is set.
 
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
 
 use axum::http::{HeaderMap, HeaderName, Method, Uri, header};
-use subtle::ConstantTimeEq;
 
+use super::throttle::{Throttle, Verdict};
+use super::tokens::{Keys, Role};
 use crate::error::{Code, Problem};
 
 /// Largest body of a request for one thing. Room for arguments at their limit with every character escaped.
@@ -15,58 +18,33 @@ pub const BODY_MAX: usize = 4 << 20;
 /// Largest body of a batch.
 pub const BATCH_BODY_MAX: usize = 32 << 20;
 
+/// Questions that are asked with a body and change nothing.
+const READ_BY_POST: &[&str] = &["/jobs/wait"];
+
 /// The rules of one server.
 #[derive(Debug, Default)]
 pub struct Guard {
-    token: Option<Token>,
+    keys: Option<Arc<Keys>>,
     hosts: Vec<String>,
     any_address: bool,
-}
-
-/// A secret. Never printed.
-#[derive(Clone)]
-pub struct Token(String);
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Token(…)")
-    }
-}
-
-impl Token {
-    /// Takes a token as it is; `settings` decides whether it is good enough.
-    #[must_use]
-    pub fn new(text: String) -> Token {
-        Token(text)
-    }
-
-    /// For the `Authorization` header.
-    #[must_use]
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-
-    /// Compares in a time that depends on the lengths alone.
-    fn matches(&self, given: &[u8]) -> bool {
-        self.0.as_bytes().ct_eq(given).into()
-    }
+    throttle: Throttle,
 }
 
 impl Guard {
     /// The rules for a server that listens on `address`. Besides the loopback names, `hosts` may be called; and where every
     /// address of the machine is listened on, any address may be, because rebinding needs a name.
     #[must_use]
-    pub fn new(token: Option<Token>, hosts: Vec<String>, address: IpAddr) -> Guard {
+    pub fn new(keys: Option<Arc<Keys>>, hosts: Vec<String>, address: IpAddr) -> Guard {
         let mut hosts: Vec<String> = hosts.into_iter().map(|h| h.to_ascii_lowercase()).collect();
         hosts.push(address.to_string());
-        Guard { token, hosts, any_address: address.is_unspecified() }
+        Guard { keys, hosts, any_address: address.is_unspecified(), throttle: Throttle::default() }
     }
 
-    /// Lets a request pass, or says why not. Nothing of the body has been read.
+    /// Lets a request pass, or says why not. Nothing of the body has been read. `peer` = whose it is, if it came from the network.
     ///
     /// # Errors
     /// The refusal.
-    pub fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    pub fn check(&self, peer: Option<IpAddr>, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
         let host =
             one(headers, header::HOST)?.ok_or_else(|| Problem::new(Code::ForbiddenHost, "there is no Host header"))?;
         self.check_host(host)?;
@@ -77,9 +55,10 @@ impl Guard {
             check_origin(origin, host)?;
         }
         if !matches!(uri.path(), "/healthz" | "/readyz") {
-            self.check_token(headers)?;
+            let reads = !changes(method) || READ_BY_POST.contains(&uri.path());
+            self.check_token(peer, reads, headers)?;
         }
-        if *method != Method::GET && *method != Method::HEAD {
+        if changes(method) {
             check_content(headers)?;
         }
         let limit = if uri.path() == "/jobs" { BATCH_BODY_MAX } else { BODY_MAX };
@@ -101,17 +80,49 @@ impl Guard {
             .hint("start the server with `--allow-host NAME` for each name it is reached by"))
     }
 
-    fn check_token(&self, headers: &HeaderMap) -> Result<(), Problem> {
-        let Some(token) = &self.token else { return Ok(()) };
+    fn check_token(&self, peer: Option<IpAddr>, reads: bool, headers: &HeaderMap) -> Result<(), Problem> {
+        let Some(keys) = &self.keys else { return Ok(()) };
         let given = one(headers, header::AUTHORIZATION)?;
         let given = given.and_then(|v| v.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        match given {
-            Some((_, secret)) if token.matches(secret.trim().as_bytes()) => Ok(()),
-            Some(_) => Err(Problem::new(Code::Unauthorized, "the token is not this server's")),
-            None => Err(Problem::new(Code::Unauthorized, "this server wants a token")
-                .hint("send `Authorization: Bearer TOKEN`; for the rea command set REA_TOKEN or --token-file")),
+        let Some((_, secret)) = given else {
+            return Err(Problem::new(Code::Unauthorized, "this server wants a token")
+                .hint("send `Authorization: Bearer TOKEN`; for the rea command set REA_TOKEN or --token-file"));
+        };
+        match keys.role_of(secret.trim().as_bytes()) {
+            Some(Role::Admin) => Ok(()),
+            Some(Role::Read) if reads => Ok(()),
+            Some(Role::Read) => Err(Problem::new(Code::ForbiddenRole, "the token is one for reading")
+                .hint("use a token with the role admin")),
+            None => Err(self.wrong_token(peer)),
         }
     }
+
+    /// The refusal of a token that is not valid. The log tells the address, never the token.
+    fn wrong_token(&self, peer: Option<IpAddr>) -> Problem {
+        let refusal = Problem::new(Code::Unauthorized, "the token is not this server's");
+        let Some(address) = peer else { return refusal };
+        let verdict = self.throttle.wrong(address, Instant::now());
+        match verdict {
+            Verdict::First => tracing::warn!(action = "wrong_token", %address, "a request came with a wrong token"),
+            Verdict::TooMany(_) => {
+                tracing::warn!(action = "wrong_tokens", %address, "many wrong tokens come from there: it is told to wait");
+            }
+            Verdict::Again | Verdict::StillTooMany(_) => {}
+        }
+        match verdict {
+            Verdict::First | Verdict::Again => refusal,
+            Verdict::TooMany(rest) | Verdict::StillTooMany(rest) => {
+                Problem::new(Code::WrongTokens, "many wrong tokens have come from this address")
+                    .with("retry_after", rest.as_secs() + 1)
+                    .hint("mend the client's token; a right one passes at once")
+            }
+        }
+    }
+}
+
+/// Whether a request may change something.
+fn changes(method: &Method) -> bool {
+    *method != Method::GET && *method != Method::HEAD
 }
 
 /// The refusal of a body over `limit` bytes.

@@ -3,13 +3,15 @@
 use std::net::Ipv4Addr;
 
 use super::*;
+use crate::http::throttle::WRONG_MAX;
+use crate::http::tokens::{Hash, Known};
 
 fn ask(guard: &Guard, method: &Method, headers: &[(&str, &str)]) -> Result<(), Code> {
     let mut map = HeaderMap::new();
     for (name, value) in headers {
         map.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
     }
-    guard.check(method, &Uri::from_static("/enqueue"), &map).map_err(|p| p.code())
+    guard.check(None, method, &Uri::from_static("/enqueue"), &map).map_err(|p| p.code())
 }
 
 fn local() -> Guard {
@@ -41,7 +43,7 @@ fn only_names_of_this_machine_and_configured_ones_are_hosts() {
     }
     assert_eq!(ask(&local(), &Method::GET, &[]), Err(Code::ForbiddenHost));
     assert_eq!(ask(&local(), &Method::GET, &[("host", "localhost"), ("host", "evil")]), Err(Code::BadRequest));
-    let absolute = local().check(&Method::GET, &Uri::from_static("http://evil.example/jobs"), &{
+    let absolute = local().check(None, &Method::GET, &Uri::from_static("http://evil.example/jobs"), &{
         let mut map = HeaderMap::new();
         map.append(header::HOST, "localhost".parse().unwrap());
         map
@@ -94,7 +96,7 @@ fn only_plain_json_changes_anything() {
 #[test]
 fn with_a_token_nothing_passes_without_it_but_the_probes() {
     let secret = "0123456789abcdef0123456789abcdef";
-    let guard = Guard::new(Some(Token::new(secret.into())), vec![], Ipv4Addr::LOCALHOST.into());
+    let guard = Guard::new(Some(Arc::new(Keys::single(secret))), vec![], Ipv4Addr::LOCALHOST.into());
     let with = |value: &str| ask(&guard, &Method::GET, &[("host", "localhost"), ("authorization", value)]);
     assert_eq!(with(&format!("Bearer {secret}")), Ok(()));
     assert_eq!(with(&format!("bearer {secret}")), Ok(()));
@@ -104,6 +106,49 @@ fn with_a_token_nothing_passes_without_it_but_the_probes() {
     assert_eq!(ask(&guard, &Method::GET, &[("host", "localhost")]), Err(Code::Unauthorized));
     let mut map = HeaderMap::new();
     map.append(header::HOST, "localhost".parse().unwrap());
-    assert!(guard.check(&Method::GET, &Uri::from_static("/healthz"), &map).is_ok());
+    assert!(guard.check(None, &Method::GET, &Uri::from_static("/healthz"), &map).is_ok());
     assert!(!format!("{guard:?}").contains(secret));
+}
+
+#[test]
+fn i17_a_token_for_reading_reads_and_changes_nothing() {
+    let secret = "0123456789abcdef0123456789abcdef";
+    let known = Known { hash: Hash::of(secret.as_bytes()), name: "grafana".into(), role: Role::Read };
+    let guard = Guard::new(Some(Arc::new(Keys::new(vec![known]))), vec![], Ipv4Addr::LOCALHOST.into());
+    let bearer = format!("Bearer {secret}");
+    let headers = [("host", "localhost"), ("authorization", bearer.as_str()), JSON];
+    for method in [Method::GET, Method::HEAD] {
+        assert_eq!(ask(&guard, &method, &headers), Ok(()), "{method}");
+    }
+    for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+        assert_eq!(ask(&guard, &method, &headers), Err(Code::ForbiddenRole), "{method}");
+    }
+    let mut map = HeaderMap::new();
+    for (name, value) in headers {
+        map.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
+    }
+    assert!(guard.check(None, &Method::POST, &Uri::from_static("/jobs/wait"), &map).is_ok(), "it only asks");
+}
+
+#[test]
+fn an_address_that_sends_wrong_tokens_is_told_to_wait_but_a_right_one_passes() {
+    let secret = "0123456789abcdef0123456789abcdef";
+    let guard = Guard::new(Some(Arc::new(Keys::single(secret))), vec![], Ipv4Addr::LOCALHOST.into());
+    let from = |last: u8, token: &str| {
+        let mut map = HeaderMap::new();
+        map.append(header::HOST, "localhost".parse().unwrap());
+        map.append(header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
+        guard.check(Some([10, 0, 0, last].into()), &Method::GET, &Uri::from_static("/jobs"), &map)
+    };
+    for _ in 0..WRONG_MAX {
+        assert_eq!(from(1, "wrong").unwrap_err().code(), Code::Unauthorized);
+    }
+    let refused = from(1, "wrong").unwrap_err();
+    assert_eq!(refused.code(), Code::WrongTokens);
+    let response = axum::response::IntoResponse::into_response(refused);
+    let wait: u64 = response.headers()["retry-after"].to_str().unwrap().parse().unwrap();
+    assert!((1..=60).contains(&wait), "{wait}");
+    assert_eq!(response.headers()["connection"], "close");
+    assert_eq!(from(1, secret), Ok(()));
+    assert_eq!(from(2, "wrong").unwrap_err().code(), Code::Unauthorized, "a bystander");
 }

@@ -39,11 +39,17 @@ pub(super) async fn show(State(shared): State<Shared>, Path(text): Path<String>,
         Some(_) => return Err(Problem::field("wait", format!("must be 0 to {WAIT_MAX_S} seconds"))),
     };
     let job = job.ok_or_else(no_job)?;
-    Ok(json(StatusCode::OK, &JobView::new(&job, now())))
+    Ok(json(StatusCode::OK, &JobView::new(&job, shared.redact(), now())))
+}
+
+pub(super) fn too_many_waits() -> Problem {
+    Problem::new(Code::TooManyWaits, "too many clients wait or watch already")
+        .hint("ask again in a second, or without a wait; --max-connections allows more")
 }
 
 /// Waits for the job's end, but not past the server's.
 async fn wait(shared: &Shared, id: JobId, limit: Duration) -> Result<Option<Job>, Problem> {
+    let _held = shared.hold().ok_or_else(too_many_waits)?;
     tokio::select! {
         job = shared.client().wait(id, limit) => Ok(job?),
         () = shared.ending().cancelled() => Ok(shared.client().get(id).await?),

@@ -66,7 +66,7 @@ async fn page(shared: &Shared, query: &Query<'_>, filter: Filter) -> Answer {
         false => shared.client().matching(filter, TOTAL_CAP).await?,
     };
     let now = now();
-    let jobs = page.jobs.iter().map(|job| ListedView::new(job, now)).collect();
+    let jobs = page.jobs.iter().map(|job| ListedView::new(job, shared.redact(), now)).collect();
     let next_cursor = page.next.map(cursor::text);
     Ok(json(StatusCode::OK, &Listing { jobs, next_cursor, total: total.count, total_capped: total.more }))
 }

@@ -8,7 +8,10 @@ pub mod enqueue;
 pub mod events;
 pub mod exposition;
 pub mod feed;
+#[cfg(test)]
+mod fuzz;
 pub mod guard;
+mod house;
 pub mod ids;
 pub mod index;
 pub mod job;
@@ -22,6 +25,9 @@ pub mod query;
 pub mod queues;
 pub mod reload;
 pub mod status;
+mod stream;
+pub mod throttle;
+pub mod tokens;
 pub mod trace;
 pub mod wait;
 pub mod why;
@@ -36,12 +42,21 @@ use axum::http::{HeaderValue, Request, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, get, post};
 use serde::Serialize;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::error::{Code, Problem};
 use crate::logs::Logs;
+use crate::wire::redact::Redact;
 use guard::Guard;
+
+/// Most requests that hold their connection for long, where nothing else was said.
+const HELD: usize = 768;
+
+/// Whose request it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub std::net::IpAddr);
 
 /// What handlers work with. Cheap to clone.
 #[derive(Clone)]
@@ -57,6 +72,8 @@ struct Inner {
     not_ready: Mutex<Option<String>>,
     host: OnceLock<Host>,
     reload: OnceLock<reload::Reload>,
+    held: OnceLock<Arc<Semaphore>>,
+    redact: OnceLock<Redact>,
 }
 
 /// What only a server has.
@@ -83,6 +100,8 @@ impl Shared {
             not_ready: Mutex::new(not_ready),
             host: OnceLock::new(),
             reload: OnceLock::new(),
+            held: OnceLock::new(),
+            redact: OnceLock::new(),
         }))
     }
 
@@ -113,6 +132,26 @@ impl Shared {
 
     fn reload(&self) -> Option<&reload::Reload> {
         self.0.reload.get()
+    }
+
+    /// Says how many requests may hold their connection for long at a time; once, before the first request.
+    pub fn set_held(&self, most: usize) {
+        let _ = self.0.held.set(Arc::new(Semaphore::new(most)));
+    }
+
+    /// For a request that will hold its connection for long. `None` = too many do: connections must be left for the others.
+    fn hold(&self) -> Option<OwnedSemaphorePermit> {
+        let held = self.0.held.get_or_init(|| Arc::new(Semaphore::new(HELD)));
+        Arc::clone(held).try_acquire_owned().ok()
+    }
+
+    /// Says which arguments are not shown; once, before the first request. The usual ones if nothing is said.
+    pub fn set_redact(&self, redact: Redact) {
+        let _ = self.0.redact.set(redact);
+    }
+
+    fn redact(&self) -> &Redact {
+        self.0.redact.get_or_init(crate::settings::redact_by_default)
     }
 
     fn host(&self) -> Option<&Host> {
@@ -202,7 +241,8 @@ impl Api {
 
     /// Answers one request. The one road for requests from the network, from the command line and from tests.
     pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
-        let mut response = match self.guard.check(request.method(), request.uri(), request.headers()) {
+        let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
+        let mut response = match self.guard.check(peer, request.method(), request.uri(), request.headers()) {
             Ok(()) => self.router.clone().oneshot(request).await.unwrap_or_else(|never| match never {}),
             Err(problem) => problem.into_response(),
         };

@@ -54,7 +54,7 @@ pub(super) async fn show(State(shared): State<Shared>, Path(text): Path<String>,
     let mut events: Vec<Event<'_>> = jobs.iter().zip(&pasts).flat_map(|(job, past)| events(job, past)).collect();
     events.sort_by_key(|e| e.at);
     let now = now();
-    let jobs = jobs.iter().map(|j| JobView::new(j, now)).collect();
+    let jobs = jobs.iter().map(|j| JobView::new(j, shared.redact(), now)).collect();
     Ok(json(StatusCode::OK, &Trace { jobs, events: events.iter().map(view).collect(), truncated }))
 }
 

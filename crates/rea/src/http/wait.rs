@@ -8,14 +8,15 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use super::guard::BODY_MAX;
-use super::job::WAIT_MAX_S;
+use super::job::{WAIT_MAX_S, too_many_waits};
 use super::{Answer, Shared, body, json};
 use crate::error::{Code, Problem};
 use crate::wire::job::EndView;
 
 /// Most jobs in one question.
 const MOST: usize = 10_000;
+/// Largest body: room for as many ids, and no more, because each takes several times its length in memory.
+const QUESTION_MAX: usize = 1 << 20;
 /// Bytes of results in one answer, so that neither side holds ten thousand results of a megabyte.
 const RESULTS_MAX: usize = 8 << 20;
 
@@ -36,10 +37,11 @@ struct Ends<'a> {
 
 /// `POST /jobs/wait`: those of the jobs that have ended or are held. Changes nothing; it is a POST for its body.
 pub(super) async fn any(State(shared): State<Shared>, body: Body) -> Answer {
-    let body = body::read(body, BODY_MAX).await?;
+    let body = body::read(body, QUESTION_MAX).await?;
     let client = shared.client();
     let (ids, limit) = question(&body)?;
     drop(body);
+    let _held = if limit.is_zero() { None } else { Some(shared.hold().ok_or_else(too_many_waits)?) };
     let found = tokio::select! {
         found = client.at_rest(ids.clone(), RESULTS_MAX, limit) => found?,
         // Not past the server's own end.

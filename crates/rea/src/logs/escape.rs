@@ -36,6 +36,24 @@ fn push_json_char(out: &mut Vec<u8>, c: char) {
     }
 }
 
+/// JSON that means the same and is harmless on a terminal: JSON leaves some control characters as they are.
+#[must_use]
+pub fn json_for_terminal(json: String) -> String {
+    if json.bytes().all(|b| matches!(b, 0x20..=0x7E)) {
+        return json;
+    }
+    let mut out = Vec::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        // Outside of strings JSON has ASCII alone, and space that is no harm.
+        match c {
+            '\n' | '\t' | '\r' => out.push(c as u8),
+            c if is_unsafe(c) => push_json_char(&mut out, c),
+            c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    String::from_utf8(out).unwrap_or(json)
+}
+
 /// Appends `text` for a line that people read.
 pub fn push_plain(out: &mut Vec<u8>, text: &str) {
     if text.bytes().all(|b| matches!(b, 0x20..=0x7E)) {

@@ -17,7 +17,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-pub use escape::{for_terminal, push_json, push_plain};
+pub use escape::{for_terminal, json_for_terminal, push_json, push_plain};
 pub use sink::Sink;
 
 /// How lines look.

@@ -15,10 +15,10 @@ mod value;
 
 pub use file::FILE_NAME;
 pub use flags::{All, Asking, Batch, Doors, Flags, Given, Server, StoreOnly};
-pub use plain::{Reach, Serve, serve};
+pub use plain::{Reach, Serve, redact_by_default, serve};
 pub use resolve::{Origin, Resolved};
 pub use table::{Key, Setting, is_file};
-pub use token::{TOKEN_RECIPE, read_token};
+pub use token::{TOKEN_RECIPE, client_token, read_tokens};
 pub use value::{Kind, Value, seconds};
 
 /// What is wrong with the settings, and what would be right.

@@ -9,11 +9,12 @@ use ax::{Limits, Options, Retention};
 
 use super::resolve::{Origin, Resolved};
 use super::table::is_file;
-use super::token::{TOKEN_RECIPE, read_token};
+use super::token::{TOKEN_RECIPE, read_tokens};
 use super::value::address;
 use super::{BadSetting, Given, Key, bad};
-use crate::http::guard::Token;
+use crate::http::tokens::Known;
 use crate::logs::Choice;
+use crate::wire::redact::Redact;
 use crate::workers::Command;
 
 /// Where a command asks.
@@ -29,6 +30,14 @@ pub struct Reach {
     pub token: Option<String>,
     /// How the store is opened when no server runs.
     pub engine: Options,
+    /// Which arguments are not shown.
+    pub redact: Redact,
+}
+
+/// Which arguments are not shown where nobody has said it.
+#[must_use]
+pub fn redact_by_default() -> Redact {
+    Redact::new(&Key::Redact.setting().default.split(',').collect::<Vec<_>>())
 }
 
 impl Reach {
@@ -43,7 +52,8 @@ impl Reach {
         let url = all.text(Key::Url).filter(|_| named_url);
         let (token_file, token) = token_source(&all);
         let engine = engine(&all);
-        Ok(Reach { db: engine.path.clone(), url, token_file, token, engine })
+        let redact = Redact::new(&all.list(Key::Redact));
+        Ok(Reach { db: engine.path.clone(), url, token_file, token, engine, redact })
     }
 }
 
@@ -79,9 +89,9 @@ pub struct Serve {
     pub child: Option<PathBuf>,
     /// Load the code again when its files change.
     pub reload: bool,
-    /// What clients must send.
-    pub token: Option<Token>,
-    /// File that the token was read from.
+    /// The tokens that clients may send; `None` = they need none.
+    pub tokens: Option<Vec<Known>>,
+    /// File that the tokens were read from.
     pub token_file: Option<PathBuf>,
     /// Further host names.
     pub allow_hosts: Vec<String>,
@@ -109,6 +119,8 @@ pub struct Serve {
     pub engine: Options,
     /// The file of settings that was read.
     pub file: Option<PathBuf>,
+    /// Which arguments are not shown.
+    pub redact: Redact,
     /// Tasks that are programs.
     pub commands: Vec<Command>,
 }
@@ -136,8 +148,8 @@ pub(super) fn of(all: &Resolved) -> Result<Serve, BadSetting> {
         return all.refuse(Key::Code, &format!("{code} is no Python file"), hint);
     }
     let (token_file, token) = token_source(all);
-    let token = read_token(token_file.as_deref(), token)?;
-    if token.is_none() && !host.is_loopback() {
+    let tokens = read_tokens(token_file.as_deref(), token)?;
+    if tokens.is_none() && !host.is_loopback() {
         let problem = format!("listening on {host} needs a token: whoever reaches it can run your tasks");
         return all.refuse(Key::Host, &problem, TOKEN_RECIPE);
     }
@@ -149,7 +161,7 @@ pub(super) fn of(all: &Resolved) -> Result<Serve, BadSetting> {
         python: all.path(Key::Python),
         child: all.path(Key::Child),
         reload: all.switch(Key::Reload),
-        token,
+        tokens,
         token_file,
         allow_hosts: all.list(Key::AllowHosts),
         max_connections: all.number(Key::MaxConnections),
@@ -168,6 +180,7 @@ pub(super) fn of(all: &Resolved) -> Result<Serve, BadSetting> {
         log_filter: all.text(Key::LogFilter).unwrap_or_default(),
         engine: engine(all),
         file: all.file.clone(),
+        redact: Redact::new(&all.list(Key::Redact)),
         commands: all.commands.clone(),
     })
 }

@@ -69,6 +69,7 @@ settings! {
     Url "url" "REA_URL" "url" Text, "", "A server to ask instead, such as http://127.0.0.1:8000";
     TokenFile "token_file" "REA_TOKEN_FILE" "token-file" Path, "", "File that holds the token which clients must send";
     Token "token" "REA_TOKEN" "" Secret, "", "The token itself, only in the environment; a named file goes before it";
+    Redact "redact" "REA_REDACT" "" List, "password,passwd,passphrase,secret,token,authorization,api_key,apikey,access_key,private_key,credential,credentials,cookie", "Arguments whose name has such words are shown as [redacted]; the function alone gets them";
 
     Code "serve.code" "REA_CODE" "FILE.py|MODULE" Code, "", "Python files (demo_task.py) or modules (my.tasks) that define tasks";
     Host "serve.host" "REA_HOST" "host" Address, "127.0.0.1", "Address to listen on; any other than a loopback address needs a token";

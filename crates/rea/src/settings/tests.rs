@@ -8,6 +8,7 @@ use clap::Parser;
 
 use super::file::File;
 use super::*;
+use crate::http::tokens::{Hash, Role};
 
 #[derive(Parser)]
 struct Line {
@@ -35,8 +36,8 @@ fn shown(all: &Resolved, key: Key) -> (String, String) {
 
 const GOOD: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
-fn token(text: &str) -> Result<Option<String>, BadSetting> {
-    read_token(None, Some(text.into())).map(|t| t.map(|t| t.reveal().to_owned()))
+fn token(text: &str) -> Result<bool, BadSetting> {
+    read_tokens(None, Some(text.into())).map(|t| t.is_some_and(|t| t[0].hash == Hash::of(GOOD.as_bytes())))
 }
 
 #[test]
@@ -58,34 +59,68 @@ fn c124_weak_tokens_do_not_start_a_server() {
         "täglich-ein-anderes-wort-für-die-tür",
     ] {
         let refused = token(weak).unwrap_err();
-        assert!(refused.hint.contains("openssl rand"), "{weak}");
+        assert!(refused.hint.contains("rea token new"), "{weak}");
     }
-    assert_eq!(token(GOOD).unwrap().as_deref(), Some(GOOD));
-    assert_eq!(token(&format!("{GOOD}\n")).unwrap().as_deref(), Some(GOOD));
-    assert!(read_token(None, None).unwrap().is_none());
+    assert_eq!(token(GOOD), Ok(true));
+    assert_eq!(token(&format!("{GOOD}\n")), Ok(true));
+    assert!(read_tokens(None, None).unwrap().is_none());
 }
 
 #[test]
 fn f74_a_token_file_that_others_can_read_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("token");
-    assert!(read_token(Some(&file), None).unwrap_err().problem.contains("can't read"));
+    assert!(read_tokens(Some(&file), None).unwrap_err().problem.contains("can't read"));
     std::fs::write(&file, GOOD).unwrap();
     for (mode, good) in [(0o600, true), (0o400, true), (0o640, false), (0o644, false), (0o606, false)] {
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
-        assert_eq!(read_token(Some(&file), None).is_ok(), good, "{mode:o}");
+        assert_eq!(read_tokens(Some(&file), None).is_ok(), good, "{mode:o}");
     }
     // The file wins over the environment, and an empty file is not "off".
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     std::fs::write(&file, "").unwrap();
-    assert!(read_token(Some(&file), Some(GOOD.into())).unwrap_err().problem.contains("empty"));
+    assert!(read_tokens(Some(&file), Some(GOOD.into())).unwrap_err().problem.contains("empty"));
+}
+
+#[test]
+fn several_tokens_stand_in_one_file_with_names_and_roles() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("token");
+    let write = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        read_tokens(Some(&file), None)
+    };
+    let other = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let known = write(&format!("# for the web\n{GOOD} web\n\n  {other} grafana read\n")).unwrap().unwrap();
+    let of = |i: usize| (known[i].name.as_str(), known[i].role);
+    assert_eq!((of(0), of(1), known.len()), (("web", Role::Admin), ("grafana", Role::Read), 2));
+    assert!(known[0].hash == Hash::of(GOOD.as_bytes()) && known[1].hash == Hash::of(b"abc"));
+    // A client sends the first that is not a hash.
+    assert_eq!(client_token(&file).unwrap().reveal(), GOOD);
+    for (text, wrong) in [
+        (format!("{GOOD} web\n{GOOD} other"), "token:2, or its name, stands there twice"),
+        (format!("{GOOD} web\n{other} web"), "token:2, or its name, stands there twice"),
+        (format!("{GOOD} web root"), "neither admin nor read"),
+        (format!("{GOOD} we;b"), "has a name that"),
+        (format!("{GOOD} web read 1"), "more words than three"),
+        ("sha256:12".to_owned(), "token:1 is no hash"),
+        (format!("{GOOD}\nchangeme web"), "token:2 has 8 characters"),
+        ("# nothing\n".to_owned(), "is empty"),
+    ] {
+        let refused = write(&text).unwrap_err();
+        assert!(refused.problem.contains(wrong), "{}", refused.problem);
+        assert!(!refused.problem.contains(GOOD) && !refused.problem.contains("changeme"), "{}", refused.problem);
+    }
+    write(&format!("{other} server read")).unwrap();
+    assert!(client_token(&file).unwrap_err().problem.contains("no token that can be sent"));
 }
 
 #[test]
 fn f62_every_address_but_loopback_needs_a_token() {
     for open in ["0.0.0.0", "::", "[::]", "192.168.1.10"] {
         let refused = started(&["--host", open]).unwrap_err();
-        assert!(refused.problem.contains("needs a token") && refused.hint.contains("openssl"), "{open}");
+        assert!(refused.problem.contains("needs a token") && refused.hint.contains("rea token new"), "{open}");
     }
     for local in ["127.0.0.1", "::1", "[::1]", "localhost", "127.0.0.5"] {
         assert!(started(&["--host", local]).is_ok(), "{local}");
@@ -215,7 +250,8 @@ fn a_token_is_never_shown_and_its_file_goes_before_it_unless_the_variable_is_nea
     let all = layers(&[], Some("token_file = \"t\""), &[("REA_TOKEN", GOOD)]).unwrap();
     assert_eq!(shown(&all, Key::Token), ("(hidden)".into(), "REA_TOKEN".into()));
     let serve = plain::of(&all).unwrap();
-    assert_eq!((serve.token.unwrap().reveal(), serve.token_file), (GOOD, None));
+    assert!(serve.tokens.unwrap()[0].hash == Hash::of(GOOD.as_bytes()));
+    assert_eq!(serve.token_file, None);
     let all = layers(&["--token-file", "no-such-file"], None, &[("REA_TOKEN", GOOD)]).unwrap();
     assert!(plain::of(&all).unwrap_err().problem.contains("no-such-file"));
 }

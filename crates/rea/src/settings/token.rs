@@ -1,28 +1,123 @@
-//! The token that clients must send: read from its file or the environment, and refused when it can be guessed.
+//! The tokens that clients must send: read from their file or the environment, and refused when they can be guessed.
+//!
+//! A line of the file is `TOKEN [NAME [ROLE]]`; `sha256:…` may stand for a token. Empty lines and those that begin with `#` don't count.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::{BadSetting, bad};
-use crate::http::guard::Token;
+use crate::http::tokens::{Hash, Known, Role, Token};
 
 /// Shortest token.
 const TOKEN_MIN_CHARS: usize = 32;
+/// Most tokens at a time.
+const TOKENS_MAX: usize = 100;
+/// Largest file of tokens.
+const FILE_MAX: u64 = 64 << 10;
+/// Longest name of a token.
+const NAME_MAX: usize = 64;
+/// What stands before a token that is given by its hash.
+const HASHED: &str = "sha256:";
 /// How to make one.
-pub const TOKEN_RECIPE: &str =
-    "make one: openssl rand -hex 32 > rea.token && chmod 600 rea.token; then: --token-file rea.token";
+pub const TOKEN_RECIPE: &str = "make one: rea token new --file rea.token; then: --token-file rea.token";
 
-/// The token that clients must send: from the file, else from the environment. An empty one is an error, never "off".
+/// The tokens that clients may send: from the file, else the one from the environment. An empty one is an error, never "off".
 ///
 /// # Errors
-/// It can't be read, others can read its file, or it can be guessed.
-pub fn read_token(file: Option<&Path>, environment: Option<String>) -> Result<Option<Token>, BadSetting> {
-    let (text, origin) = match (file, environment) {
-        (Some(file), _) => (read_secret_file(file)?, format!("the token in {}", file.display())),
-        (None, Some(text)) => (text, "the token in REA_TOKEN".to_owned()),
-        (None, None) => return Ok(None),
+/// It can't be read, others can read its file, or one can be guessed.
+pub fn read_tokens(file: Option<&Path>, environment: Option<String>) -> Result<Option<Vec<Known>>, BadSetting> {
+    match (file, environment) {
+        (Some(file), _) => parse(&read_secret_file(file)?, &file.display().to_string()).map(Some),
+        (None, Some(text)) => {
+            let token = text.trim();
+            check(token, "the token in REA_TOKEN")?;
+            let hash = Hash::of(token.as_bytes());
+            Ok(Some(vec![Known { hash, name: "REA_TOKEN".to_owned(), role: Role::Admin }]))
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+/// The token that a client sends: the first in the file that is not hashed. Whether it is good is the server's business.
+///
+/// # Errors
+/// The file can't be read, or all in it are hashed.
+pub fn client_token(file: &Path) -> Result<Token, BadSetting> {
+    let cannot = |e: std::io::Error| BadSetting {
+        problem: format!("can't read the token file {}: {e}", file.display()),
+        hint: TOKEN_RECIPE.to_owned(),
     };
-    let token = text.trim();
+    let mut text = String::new();
+    File::open(file).and_then(|opened| opened.take(FILE_MAX).read_to_string(&mut text)).map_err(cannot)?;
+    let token = lines(&text).find_map(|(_, line)| line.split_whitespace().next().filter(|t| !t.starts_with(HASHED)));
+    match token {
+        Some(token) => Ok(Token::new(token.to_owned())),
+        None => bad(
+            format!("the token file {} holds no token that can be sent", file.display()),
+            "hashes are for servers: give a file that holds the token itself, or set REA_TOKEN",
+        ),
+    }
+}
+
+/// Numbered lines that say something.
+fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = text.lines().enumerate().map(|(n, line)| (n + 1, line.trim()));
+    lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+}
+
+fn parse(text: &str, file: &str) -> Result<Vec<Known>, BadSetting> {
+    let mut known: Vec<Known> = Vec::new();
+    for (n, line) in lines(text) {
+        let origin = format!("the token in {file}:{n}");
+        let mut words = line.split_whitespace();
+        let token = words.next().unwrap_or_default();
+        let hash = match token.strip_prefix(HASHED) {
+            Some(digits) => match Hash::from_hex(digits) {
+                Some(hash) => hash,
+                None => return bad(format!("{origin} is no hash: sha256: and 64 hexadecimal digits"), TOKEN_RECIPE),
+            },
+            None => {
+                check(token, &origin)?;
+                Hash::of(token.as_bytes())
+            }
+        };
+        let name = words.next().map_or_else(|| format!("line-{n}"), str::to_owned);
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
+        if name.len() > NAME_MAX || !name.chars().all(plain) {
+            let hint = "a line is: TOKEN [NAME [admin|read]]";
+            return bad(format!("{origin} has a name that is not of 1 to {NAME_MAX} letters, digits and -_.@"), hint);
+        }
+        let role = match words.next() {
+            None => Role::Admin,
+            Some(word) => match Role::from_word(word) {
+                Some(role) => role,
+                None => {
+                    return bad(
+                        format!("{origin} has a role that is neither admin nor read"),
+                        "a line is: TOKEN [NAME [admin|read]]",
+                    );
+                }
+            },
+        };
+        if words.next().is_some() {
+            return bad(format!("{origin} has more words than three"), "a line is: TOKEN [NAME [admin|read]]");
+        }
+        if known.iter().any(|earlier| earlier.hash == hash || earlier.name == name) {
+            return bad(format!("{origin}, or its name, stands there twice"), "remove one of the two lines");
+        }
+        known.push(Known { hash, name, role });
+    }
+    match known.len() {
+        0 => bad(format!("the token in {file} is empty; an empty token does not mean \"no token\""), TOKEN_RECIPE),
+        n if n > TOKENS_MAX => bad(format!("{file} has {n} tokens, the limit is {TOKENS_MAX}"), "remove old ones"),
+        _ => Ok(known),
+    }
+}
+
+/// Refuses a token that can be guessed. The message does not repeat it.
+fn check(token: &str, origin: &str) -> Result<(), BadSetting> {
     if token.is_empty() {
         return bad(format!("{origin} is empty; an empty token does not mean \"no token\""), TOKEN_RECIPE);
     }
@@ -36,7 +131,7 @@ pub fn read_token(file: Option<&Path>, environment: Option<String>) -> Result<Op
     if is_guessable(token) {
         return bad(format!("{origin} can be guessed"), TOKEN_RECIPE);
     }
-    Ok(Some(Token::new(token.to_owned())))
+    Ok(())
 }
 
 /// One character or a short piece over and over, or a well-known word padded.
@@ -51,15 +146,23 @@ fn is_guessable(token: &str) -> bool {
     repeats || distinct < 8 || rest.len() < TOKEN_MIN_CHARS / 2
 }
 
+/// The text of a file that nobody else may read. What is checked is what is read: the file is opened once.
 fn read_secret_file(file: &Path) -> Result<String, BadSetting> {
     let cannot = |e: std::io::Error| BadSetting {
         problem: format!("can't read the token file {}: {e}", file.display()),
         hint: TOKEN_RECIPE.to_owned(),
     };
-    let mode = std::fs::metadata(file).map_err(cannot)?.mode();
-    if mode & 0o077 != 0 {
-        let problem = format!("others may read or write the token file {} (mode {:03o})", file.display(), mode & 0o777);
+    let opened = File::open(file).map_err(cannot)?;
+    let meta = opened.metadata().map_err(cannot)?;
+    if meta.mode() & 0o077 != 0 {
+        let mode = meta.mode() & 0o777;
+        let problem = format!("others may read or write the token file {} (mode {mode:03o})", file.display());
         return bad(problem, format!("chmod 600 {}", file.display()));
     }
-    std::fs::read_to_string(file).map_err(cannot)
+    if meta.len() > FILE_MAX {
+        return bad(format!("the token file {} is larger than {FILE_MAX} bytes", file.display()), TOKEN_RECIPE);
+    }
+    let mut text = String::new();
+    opened.take(FILE_MAX).read_to_string(&mut text).map_err(cannot)?;
+    Ok(text)
 }

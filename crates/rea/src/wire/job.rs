@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::wire::number::Seconds;
+use crate::wire::redact::Redact;
 use crate::wire::time;
 
 /// A job as users see it.
@@ -19,9 +20,9 @@ pub struct JobView<'a> {
     root_id: String,
     task: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    args: Option<&'a RawValue>,
+    args: Option<Cow<'a, RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    kwargs: Option<&'a RawValue>,
+    kwargs: Option<Cow<'a, RawValue>>,
     queue: &'a str,
     priority: u8,
     state: &'static str,
@@ -56,17 +57,17 @@ pub struct JobView<'a> {
 }
 
 impl<'a> JobView<'a> {
-    /// The view at `now`, which decides whether a waiting job is `ready`.
+    /// The view at `now`, which decides whether a waiting job is `ready`. Of its arguments, what `redact` covers is hidden.
     #[must_use]
-    pub fn new(job: &'a Job, now: Timestamp) -> JobView<'a> {
+    pub fn new(job: &'a Job, redact: &Redact, now: Timestamp) -> JobView<'a> {
         let (spec, life) = (&job.spec, &job.life);
         JobView {
             task_id: spec.id.to_string(),
             trace_id: &spec.trace_id,
             root_id: spec.root_id.to_string(),
             task: &spec.task,
-            args: raw(&spec.args),
-            kwargs: raw(&spec.kwargs),
+            args: redact.shown(&spec.args),
+            kwargs: redact.shown(&spec.kwargs),
             queue: &spec.queue,
             priority: spec.priority,
             state: life.state.as_str(),
@@ -125,14 +126,14 @@ struct ListedError<'a> {
 impl<'a> ListedView<'a> {
     /// The view at `now`, which decides whether a waiting job is `ready`.
     #[must_use]
-    pub fn new(listed: &'a Listed, now: Timestamp) -> ListedView<'a> {
+    pub fn new(listed: &'a Listed, redact: &Redact, now: Timestamp) -> ListedView<'a> {
         let short = |text: &'a str| match text.char_indices().nth(LISTED_MESSAGE) {
             Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
             None => Cow::Borrowed(text),
         };
         let error = listed.job.last_error.as_ref();
         ListedView {
-            job: JobView { last_error: None, ..JobView::new(&listed.job, now) },
+            job: JobView { last_error: None, ..JobView::new(&listed.job, redact, now) },
             last_error: error.map(|e| ListedError { cause: &e.cause, kind: &e.kind, message: short(&e.message) }),
             args_bytes: listed.args_bytes,
             kwargs_bytes: listed.kwargs_bytes,

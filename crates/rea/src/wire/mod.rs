@@ -2,6 +2,7 @@
 
 pub mod job;
 pub mod number;
+pub mod redact;
 pub mod request;
 pub mod time;
 pub mod why;

@@ -10,6 +10,8 @@ use ax_model::{Cause, ErrorInfo, JobId, Progress, TaskSpec, Token};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::error::clip_to;
+
 /// Longest body of a frame, bytes.
 pub(super) const FRAME_MAX: usize = 8 * 1024 * 1024;
 /// Bytes of a frame's length.
@@ -51,6 +53,13 @@ pub(super) enum End {
 /// The bytes are no frame of this protocol; there is no way to go on with this child.
 #[derive(Debug, PartialEq)]
 pub(super) struct Malformed(pub(super) String);
+
+impl Malformed {
+    /// For this reason, told briefly: it may quote what came, and that may be megabytes.
+    fn because(reason: &str) -> Malformed {
+        Malformed(clip_to(reason, 300))
+    }
+}
 
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -99,8 +108,8 @@ struct Fields<'a> {
 /// Reads the body of a frame.
 pub(super) fn parse(body: &[u8]) -> Result<FromChild, Malformed> {
     let fields: Fields =
-        serde_json::from_slice(body).map_err(|e| Malformed(format!("a frame that is not right: {e}")))?;
-    let missing = |what: &str| Malformed(format!("a {} frame without {what}", fields.t));
+        serde_json::from_slice(body).map_err(|e| Malformed::because(&format!("a frame that is not right: {e}")))?;
+    let missing = |what: &str| Malformed::because(&format!("a {} frame without {what}", fields.t));
     match &*fields.t {
         "done" => {
             let end = if fields.ok {
@@ -138,7 +147,7 @@ pub(super) fn parse(body: &[u8]) -> Result<FromChild, Malformed> {
             let traceback = fields.traceback.unwrap_or_default();
             Ok(FromChild::Bad { kind: fields.kind, message: fields.message, traceback, files: fields.files })
         }
-        other => Err(Malformed(format!("an unknown kind of frame, {other:?}"))),
+        other => Err(Malformed::because(&format!("an unknown kind of frame, {other:?}"))),
     }
 }
 

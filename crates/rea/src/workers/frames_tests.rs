@@ -106,3 +106,17 @@ fn what_is_no_frame_is_refused() {
     }
     assert!(parse(b"{\"t\":\"done\",\"token\":\"1\",\"ok\":true,\"result\":\"\xff\"}").is_err());
 }
+
+/// Found by `fuzz_child_frame`: a text of megabytes in a frame that is wrong came back whole, and would have stood in the log.
+#[test]
+fn what_is_wrong_with_a_frame_is_told_briefly() {
+    let long = "x".repeat(1 << 20);
+    for frame in [
+        format!(r#"{{"t":"{long}"}}"#),
+        format!(r#"{{"t":"hello","v":"{long}"}}"#),
+        format!(r#"{{"t":"done","token":"1","ok":"{long}"}}"#),
+    ] {
+        let Malformed(message) = parse(frame.as_bytes()).unwrap_err();
+        assert!(message.len() < 500, "{} bytes", message.len());
+    }
+}

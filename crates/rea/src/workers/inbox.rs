@@ -79,6 +79,12 @@ impl Inbox {
         None
     }
 
+    /// How many bytes its buffer has.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        self.buffer.len()
+    }
+
     fn make_room(&mut self, needed: usize) {
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);

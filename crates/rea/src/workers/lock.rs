@@ -3,12 +3,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
@@ -101,7 +101,18 @@ pub(super) fn hold_shared(path: &Path) -> io::Result<File> {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+    let mut options = OpenOptions::new();
+    // A link in its place would lead elsewhere.
+    options.read(true).write(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    match options.clone().create_new(true).open(path) {
+        Ok(made) => {
+            // The umask takes nothing away from its owner.
+            made.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+            Ok(made)
+        }
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => options.open(path),
+        Err(e) => Err(e),
+    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! Where the output of attempts is kept: `<db>.logs/<two digits>/<job id>.<attempt>.log`. The two digits are the last of
 //! the job's id, which are random, so jobs spread over 256 directories.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ax_model::JobId;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use super::lock;
 
@@ -56,11 +58,7 @@ impl LogStore {
     /// # Errors
     /// What the file system says.
     pub fn read(&self, job: JobId, attempt: u32, offset: u64, limit: usize) -> io::Result<Option<LogPart>> {
-        let file = match File::open(self.path(job, attempt)) {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-            file => file?,
-        };
-        let size = file.metadata()?.len();
+        let Some((file, size)) = open_log(&self.path(job, attempt))? else { return Ok(None) };
         let wanted = size.saturating_sub(offset).min(limit as u64);
         let mut bytes = vec![0; usize::try_from(wanted).unwrap_or(limit)];
         let mut filled = 0;
@@ -116,14 +114,56 @@ impl LogStore {
     /// Makes the file of an attempt's log, empty.
     pub(super) fn create(&self, job: JobId, attempt: u32) -> io::Result<File> {
         let path = self.path(job, attempt);
-        let open = || OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
-        match open() {
+        let open = || {
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(0o600).open(&path)
+        };
+        let made = match open() {
             Err(e) if e.kind() == ErrorKind::NotFound => {
-                DirBuilder::new().recursive(true).mode(0o700).create(self.folder(job))?;
+                self.make(&self.root)?;
+                self.make(&self.folder(job))?;
+                open()
+            }
+            // What is there, a link as well, is not written to: an attempt has a log of its own.
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+                fs::remove_file(&path)?;
                 open()
             }
             opened => opened,
+        }?;
+        // The umask takes nothing away from its owner.
+        made.set_permissions(Permissions::from_mode(0o600))?;
+        Ok(made)
+    }
+
+    /// Makes a directory that nobody else can look into, unless it is there; and then checks that it is safe.
+    fn make(&self, folder: &Path) -> io::Result<()> {
+        match DirBuilder::new().mode(0o700).create(folder) {
+            Ok(()) => fs::set_permissions(folder, Permissions::from_mode(0o700)),
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => self.check(folder),
+            Err(e) => Err(e),
         }
+    }
+
+    /// Checks that nobody else can put files into the directory of the logs, if it is there.
+    ///
+    /// # Errors
+    /// It is another user's, or others may write into it.
+    pub fn check_safe(&self) -> io::Result<()> {
+        match self.check(&self.root) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+            checked => checked,
+        }
+    }
+
+    fn check(&self, folder: &Path) -> io::Result<()> {
+        let meta = fs::metadata(folder)?;
+        let own = meta.uid() == rustix::process::geteuid().as_raw();
+        if meta.is_dir() && own && meta.mode() & 0o022 == 0 {
+            return Ok(());
+        }
+        let what = if own { "may be written by others" } else { "belongs to another user" };
+        Err(io::Error::other(format!("the directory of logs {} {what}", folder.display())))
     }
 
     fn folder(&self, job: JobId) -> PathBuf {
@@ -133,6 +173,22 @@ impl LogStore {
     fn path(&self, job: JobId, attempt: u32) -> PathBuf {
         self.folder(job).join(format!("{job}.{attempt}.log"))
     }
+}
+
+/// Opens a log to read, and tells its length. `None`: there is none. A pipe in its place does not hold the reader up, and a
+/// link does not lead it elsewhere: they count as nothing.
+///
+/// # Errors
+/// What the file system says.
+pub fn open_log(path: &Path) -> io::Result<Option<(File, u64)>> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
+    let file = match options.open(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound || Errno::from_io_error(&e) == Some(Errno::LOOP) => return Ok(None),
+        file => file?,
+    };
+    let meta = file.metadata()?;
+    Ok(meta.is_file().then(|| (file, meta.len())))
 }
 
 fn each_log(folder: &Path, mut act: impl FnMut(&fs::DirEntry, JobId, u32) -> io::Result<()>) -> io::Result<()> {
@@ -158,9 +214,37 @@ fn each_log(folder: &Path, mut act: impl FnMut(&fs::DirEntry, JobId, u32) -> io:
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
-    use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+
+    /// I17: what someone has put in the place of a log is neither written to, nor read, nor waited for.
+    #[test]
+    fn i17_links_and_pipes_among_the_logs_lead_nowhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let logs = LogStore::of(&dir.path().join("rea.db"));
+        let (job, victim) = (JobId([7; 16]), dir.path().join("victim"));
+        fs::write(&victim, "precious").unwrap();
+        logs.create(job, 1).unwrap();
+        std::os::unix::fs::symlink(&victim, logs.path(job, 2)).unwrap();
+        assert_eq!(logs.read(job, 2, 0, 100).unwrap(), None);
+        logs.create(job, 2).unwrap().write_all(b"mine").unwrap();
+        assert_eq!(logs.read(job, 2, 0, 100).unwrap().unwrap().bytes, b"mine");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            logs.path(job, 3),
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        assert_eq!(logs.read(job, 3, 0, 100).unwrap(), None);
+        assert!(logs.check_safe().is_ok());
+        fs::set_permissions(&*logs.root, Permissions::from_mode(0o777)).unwrap();
+        assert!(logs.check_safe().unwrap_err().to_string().contains("may be written by others"));
+        let other = JobId([8; 16]);
+        assert!(logs.create(other, 1).is_err(), "nothing is written where others may write");
+    }
 
     #[test]
     fn logs_are_written_read_listed_and_deleted_job_by_job() {

@@ -17,6 +17,8 @@ mod descriptor;
 mod ends;
 mod exec;
 mod frames;
+#[cfg(test)]
+mod frames_fuzz;
 mod idle;
 mod inbox;
 mod line;
@@ -41,7 +43,7 @@ mod word;
 
 pub use command::{Command, RETRY_EXIT_CODE};
 pub use lock::{wait_for_dead_wardens, wardens_path};
-pub use logs::{LogInfo, LogPart, LogStore};
+pub use logs::{LogInfo, LogPart, LogStore, open_log};
 pub use options::{Load, PoolOptions};
 pub use orphans::collect_strays;
 pub use pool::Pool;

@@ -5,7 +5,10 @@ use std::net::Ipv4Addr;
 use axum::body::Body;
 use axum::http::Request;
 use rea::http::Api;
-use rea::http::guard::{Guard, Token};
+use std::sync::Arc;
+
+use rea::http::guard::Guard;
+use rea::http::tokens::Keys;
 
 use crate::bed::{Bed, code, read};
 
@@ -56,7 +59,7 @@ async fn c126_foreign_hosts_origins_and_forms_reach_no_handler() {
 async fn f63_without_the_token_nothing_is_told() {
     let bed = Bed::new().await;
     let secret = "0123456789abcdef0123456789abcdef";
-    let guard = Guard::new(Some(Token::new(secret.to_owned())), vec![], Ipv4Addr::LOCALHOST.into());
+    let guard = Guard::new(Some(Arc::new(Keys::single(secret))), vec![], Ipv4Addr::LOCALHOST.into());
     let api = Api::new(bed.shared.clone(), guard);
     let ask = async |path: &str, token: Option<&str>| {
         let mut request = Request::get(path).header("host", "localhost");

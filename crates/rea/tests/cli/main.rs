@@ -3,11 +3,14 @@
 mod backup;
 mod bed;
 mod doors;
+mod injected;
 mod json;
 mod local;
+mod modes;
 mod refused;
 mod secrets;
 mod server;
 mod settings;
 mod slips;
+mod tokens;
 mod unicode;

@@ -15,7 +15,7 @@ fn c124_no_server_is_open_to_the_network_without_a_strong_token() {
     for host in ["0.0.0.0", "::", "10.11.12.13"] {
         let said = bed.rea(&["serve", "--port", "0", "--host", host]);
         assert_eq!(said.code, 2, "{host}: {}", said.err);
-        assert!(said.err.contains("needs a token") && said.err.contains("openssl rand -hex 32"), "{}", said.err);
+        assert!(said.err.contains("needs a token") && said.err.contains("rea token new"), "{}", said.err);
     }
     for weak in ["", "changeme", "changemechangemechangemechangeme", "short"] {
         word(weak);
