@@ -188,7 +188,7 @@ pub fn open_log(path: &Path) -> io::Result<Option<(File, u64)>> {
         file => file?,
     };
     let meta = file.metadata()?;
-    Ok(meta.is_file().then(|| (file, meta.len())))
+    Ok(meta.is_file().then_some((file, meta.len())))
 }
 
 fn each_log(folder: &Path, mut act: impl FnMut(&fs::DirEntry, JobId, u32) -> io::Result<()>) -> io::Result<()> {
