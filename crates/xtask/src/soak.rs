@@ -32,6 +32,13 @@ pub(crate) struct Options {
     jobs: usize,
 }
 
+impl Options {
+    /// So many jobs.
+    pub(crate) fn of_jobs(jobs: usize) -> Options {
+        Options { jobs }
+    }
+}
+
 /// What the server and its workers hold.
 #[derive(Clone, Copy, Debug)]
 struct Held {

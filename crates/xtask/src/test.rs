@@ -6,11 +6,13 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::{crash, fuzz, python, run, server, venv};
+use crate::{crash, fuzz, python, run, server, soak, venv};
 
 /// Crash cycles in CI: enough to reach every failpoint, with some kills at random moments.
 const CRASH_CYCLES_CI: usize = 25;
 const CRASH_CYCLES: usize = 5;
+/// Jobs of the soak: three rounds to warm up, three to be judged.
+const SOAK_JOBS: usize = 60_000;
 
 /// What ran. A part that could not run at all counts as one failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +29,7 @@ pub(crate) fn run() -> Result<bool> {
     rust(&mut sums)?;
     python_tests(&mut sums)?;
     api(&mut sums);
+    soak_a_little(&mut sums);
     crash_cycles(&mut sums);
     let Sums { passed, failed, skipped } = sums;
     println!();
@@ -119,13 +122,16 @@ fn api(sums: &mut Sums) {
         Err(reason) => return sums.leave_out("the API against its description", &reason.to_string()),
     };
     println!();
-    match fuzz::run(&python) {
-        Ok(()) => sums.passed += 1,
-        Err(error) => {
-            println!("FAILED: the API against its description: {error:#}");
-            sums.failed += 1;
-        }
+    sums.one("the API against its description", fuzz::run(&python).map(|()| true));
+}
+
+/// C064: what grows with the number of jobs grows in some ten thousands too. Counts as one test.
+fn soak_a_little(sums: &mut Sums) {
+    if python::find().is_none() {
+        return sums.leave_out("the soak", "no python3 of version 3.9 or newer on the path");
     }
+    println!();
+    sums.one("the soak", soak::run(&soak::Options::of_jobs(SOAK_JOBS)));
 }
 
 /// The crash run counts as one test.
@@ -135,14 +141,7 @@ fn crash_cycles(sums: &mut Sums) {
     }
     println!();
     let cycles = if run::in_ci() { CRASH_CYCLES_CI } else { CRASH_CYCLES };
-    match crash::run(&crash::Options::of_cycles(cycles)) {
-        Ok(true) => sums.passed += 1,
-        Ok(false) => sums.failed += 1,
-        Err(error) => {
-            println!("FAILED: the crash cycles: {error:#}");
-            sums.failed += 1;
-        }
-    }
+    sums.one("the crash cycles", crash::run(&crash::Options::of_cycles(cycles)));
 }
 
 /// The same command with its stderr joined to its stdout.
@@ -160,6 +159,18 @@ fn through_stdout(command: Command) -> Command {
 }
 
 impl Sums {
+    /// A part that counts as one test.
+    fn one(&mut self, part: &str, ended: Result<bool>) {
+        match ended {
+            Ok(true) => self.passed += 1,
+            Ok(false) => self.failed += 1,
+            Err(error) => {
+                println!("FAILED: {part}: {error:#}");
+                self.failed += 1;
+            }
+        }
+    }
+
     fn add(&mut self, other: Sums) {
         self.passed += other.passed;
         self.failed += other.failed;
