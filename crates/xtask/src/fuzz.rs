@@ -97,6 +97,8 @@ fn described(from: &mut Connection, jobs: &[String]) -> Result<Value> {
     // Long waits are waits, nothing else.
     let parameters = page.pointer_mut("/paths/~1jobs~1{id}/get/parameters").context("getJob has no parameters")?;
     parameters.as_array_mut().context("they are no list")?.retain(|parameter| parameter["name"] != "wait");
+    let fields = "/paths/~1jobs~1wait/post/requestBody/content/application~1json/schema/properties";
+    page.pointer_mut(fields).and_then(Value::as_object_mut).context("waitForAny has no fields")?.remove("wait");
     let id = page.pointer_mut("/components/parameters/Id").context("there is no parameter Id")?;
     id["schema"] = json!({ "type": "string", "enum": ids });
     Ok(page)

@@ -118,9 +118,12 @@ fn done(id: JobId, state: JobState, requested: Option<bool>) -> Done {
     Done { task_id: id.to_string(), state: state.as_str(), requested }
 }
 
+/// More than anybody sends by mistake: what is in it can then be refused for what it is, not for its length.
+const NOTHING_MAX: usize = 64 << 10;
+
 /// These requests say everything in their path: a body is empty, or an empty object.
 pub(super) async fn nothing(body: Body) -> Result<(), Problem> {
-    let body = body::read(body, 1024).await?;
+    let body = body::read(body, NOTHING_MAX).await?;
     match body.trim_ascii() {
         b"" | b"{}" => Ok(()),
         _ => Err(Problem::new(Code::BadJson, "this request takes no fields").hint("send no body, or {}")),
