@@ -58,7 +58,7 @@ async fn run(node: &Arc<Node>, runner: &dyn Runner, slot: usize, job: Claimed) -
     } else if live.stop.reason().is_some() {
         Some(Outcome::Stopped)
     } else if live.stop.is_withdrawn() {
-        Some(Outcome::NotStarted("its queue was paused".to_owned()))
+        Some(Outcome::NotStarted("it was wanted back".to_owned()))
     } else {
         Some(execute(node, runner, job, &live).await)
     };

@@ -71,6 +71,11 @@ impl Live {
         node.failpoint("started");
     }
 
+    /// When its function got its arguments, by the monotonic clock.
+    pub(crate) fn began(&self) -> Option<Duration> {
+        self.phase().began.map(|(_, since)| since)
+    }
+
     /// It is over: what there is to know of it. No start is written from here on.
     pub(crate) fn end(&self) -> Phase {
         let mut phase = self.phase();

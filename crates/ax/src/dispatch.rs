@@ -9,7 +9,7 @@ use ax_model::store::{AttemptRef, ClaimRequest, Claimed, Filter, StoreError, Sto
 use ax_model::{Event, State, TaskSpec};
 use tokio::sync::watch;
 
-use crate::board::Board;
+use crate::board::{Board, Live};
 use crate::health::Backoff;
 use crate::journal::Who;
 use crate::node::{Node, Stage};
@@ -40,32 +40,37 @@ impl Pace {
         (mean > 0.0).then_some(mean)
     }
 
-    /// Whether jobs are so short that the way to a slot takes a good part of their time.
-    fn is_short(&self) -> bool {
-        self.mean_us().is_some_and(|mean| mean < SHORT_US)
-    }
-
     /// What the slots finish within `span`: each slot as many as its jobs take, judged by the average or by how long its
     /// present job has been at it, whichever is longer. So one stuck slot costs its own share and not the others'.
     fn finishes(&self, board: &Board, now: Duration, span: Duration) -> f64 {
         let Some(mean) = self.mean_us() else { return 0.0 };
+        let (mut begun, mut others) = (vec![], vec![]);
+        for live in board.each() {
+            let since = live.began();
+            let age = now.saturating_sub(since.unwrap_or(live.taken)).as_secs_f64() * 1e6;
+            if since.is_some() { begun.push(age) } else { others.push(age) }
+        }
+        // A slot that has begun nothing prepares something. More than there are slots were given ahead; those are the youngest.
+        others.sort_unstable_by(|a, b| b.total_cmp(a));
+        begun.extend(others);
+        begun.resize(board.slots(), 0.0);
         let span = span.as_secs_f64() * 1e6;
-        let mut ages: Vec<f64> = board.each().map(|l| now.saturating_sub(l.taken).as_secs_f64() * 1e6).collect();
-        // More than there are slots were given ahead; those are the youngest.
-        ages.sort_unstable_by(|a, b| b.total_cmp(a));
-        ages.resize(board.slots(), 0.0);
-        ages.into_iter().map(|age| span / mean.max(age)).sum()
+        begun.into_iter().map(|age| span / mean.max(age)).sum()
     }
 }
 
-/// Jobs of a shorter mean time, microseconds, are given to the runner ahead.
+/// Jobs that keep a slot for a shorter time, microseconds, are given to the runner ahead: the way to a slot takes a good part
+/// of that.
 const SHORT_US: f64 = 2_000.0;
+/// What was given ahead and has not begun after this is wanted back, if jobs have become longer.
+const AHEAD_FOR: Duration = Duration::from_millis(50);
 
 /// How many jobs are to wait in the local queue beyond one for each free slot: at least 1.
 pub(crate) fn target(node: &Node) -> usize {
-    node.local.set_short(node.pace.is_short());
     let span = Duration::from_millis(node.options.local_queue_ms);
     let finishes = node.pace.finishes(&node.board, node.timer.elapsed(), span);
+    let short = span.as_secs_f64() * 1e6 / SHORT_US * node.board.slots() as f64;
+    node.local.set_short(finishes > 0.0 && finishes >= short);
     // `as` saturates, and the bounds follow.
     (finishes as usize).clamp(1, node.options.local_queue_max.max(1))
 }
@@ -198,8 +203,17 @@ async fn catalogue_again(node: &Node, specs: &[TaskSpec]) -> Arc<[String]> {
     names_of(specs)
 }
 
-/// Gives back what the slots will not come to soon: they have become slower since it was claimed.
+/// Gives back what the slots will not come to soon: they have become slower since it was claimed, or since it was given to
+/// the runner ahead.
 pub(crate) fn shed(node: &Node) {
     let surplus = node.local.take_surplus(target(node));
     node.hand_back(surplus);
+    let excess = node.local.excess();
+    let long_ago = |live: &Live| node.timer.elapsed().saturating_sub(live.taken) >= AHEAD_FOR;
+    let mut waiting: Vec<_> = match excess {
+        0 => return,
+        _ => node.board.each().filter(|live| live.began().is_none() && long_ago(live)).collect(),
+    };
+    waiting.sort_unstable_by_key(|live| std::cmp::Reverse(live.taken));
+    waiting.iter().take(excess).for_each(|live| live.withdraw());
 }

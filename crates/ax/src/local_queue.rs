@@ -116,6 +116,12 @@ impl LocalQueue {
         self.lock().jobs.len()
     }
 
+    /// How many jobs more than the runner should be given it has been given: they were short, and are not any more.
+    pub(crate) fn excess(&self) -> usize {
+        let inner = self.lock();
+        if inner.short { 0 } else { inner.out.saturating_sub(inner.slots) }
+    }
+
     /// Slots that have a job.
     pub(crate) fn busy(&self) -> usize {
         let inner = self.lock();

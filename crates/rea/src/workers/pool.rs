@@ -460,7 +460,7 @@ async fn wait_in_line(
 /// The end of an attempt that no process has come to.
 fn not_begun(reason: Option<StopReason>) -> Outcome {
     match reason {
-        None => Outcome::NotStarted("its queue was paused".to_owned()),
+        None => Outcome::NotStarted("it was wanted back".to_owned()),
         Some(StopReason::Shutdown) => Outcome::NotStarted("the server is stopping".to_owned()),
         Some(StopReason::Cancel | StopReason::Timeout) => Outcome::Stopped,
     }
