@@ -2,9 +2,11 @@
 
 mod world;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use ax::{Action, JobRequest, State};
+use ax::{Action, Engine, JobRequest, State};
+use world::ahead::Ahead;
 use world::{On, World, eventually, job, settle_down};
 
 on_every_store! {
@@ -12,6 +14,7 @@ on_every_store! {
     one_stuck_job_does_not_hold_up_the_others;
     c011_a_long_job_is_one_attempt_and_shown_as_running;
     c059_a_thousand_timeouts_lose_no_slot;
+    jobs_given_ahead_go_back_when_jobs_become_long;
     jobs_claimed_when_they_were_short_are_given_back_when_they_are_long;
 }
 
@@ -28,6 +31,36 @@ async fn long_jobs_are_not_hoarded(on: On) {
     assert!((2..=4).contains(&held), "two run, about one waits here: {by_state:?}");
     w.script.gate.add_permits(50);
     eventually("all done", || async { w.steps.count(Action::Finish) == 50 }).await;
+    w.stop(&engine).await;
+    w.is_sound().await;
+}
+
+/// A runner that was given jobs ahead while they were short must not keep them behind long ones.
+async fn jobs_given_ahead_go_back_when_jobs_become_long(on: On) {
+    let w = World::new(on);
+    let engine = Engine::open_store(Arc::clone(&w.store), w.options());
+    engine.start(Ahead::new(6, Arc::clone(&w.script))).await.unwrap();
+    let client = engine.client();
+    client.enqueue(vec![job("short"); 200]).await.unwrap();
+    eventually("the short ones are done", || async { w.steps.count(Action::Finish) == 200 }).await;
+    client.enqueue(vec![job("gate"); 20]).await.unwrap();
+    let held = || async {
+        let by_state = client.counts().await.unwrap().by_state;
+        by_state[State::Dispatched.code() as usize] + by_state[State::Running.code() as usize]
+    };
+    eventually("more than the slot's own are held", || async { held().await > 3 }).await;
+    for _ in 0..20 {
+        w.advance_ms(100);
+        settle_down().await;
+    }
+    assert!((1..=3).contains(&held().await), "one runs, about one waits here: {}", held().await);
+    // The urgent one is next.
+    let urgent = client.enqueue_one(JobRequest { priority: Some(1), ..job("gate") }).await.unwrap();
+    settle_down().await;
+    w.script.gate.add_permits(3);
+    w.until(urgent.id, State::Success).await;
+    w.script.gate.add_permits(50);
+    eventually("all are done", || async { w.steps.count(Action::Finish) == 221 }).await;
     w.stop(&engine).await;
     w.is_sound().await;
 }

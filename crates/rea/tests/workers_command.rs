@@ -105,6 +105,17 @@ async fn a_stopped_command_ends_with_all_below_it() {
 }
 
 #[tokio::test]
+async fn a_command_that_writes_without_end_can_be_stopped() {
+    let mut command = shell("yes", "", &[]);
+    command.argv = vec![Word::parse("yes").unwrap()];
+    let bed = bed(vec![command], |_| {}).await;
+    let (outcome, took) = bed.stop_after(Duration::from_millis(300), "yes", "[]").await;
+    assert_eq!(outcome, Outcome::Stopped);
+    assert!(took < GRACE + Duration::from_secs(2), "{took:?}");
+    bed.close().await;
+}
+
+#[tokio::test]
 async fn what_a_command_leaves_behind_ends_with_it() {
     let leave = "(setsid sh -c 'echo $$ > \"$1\"; exec sleep 600' sh \"$1\" >/dev/null 2>&1 &); while [ ! -s \"$1\" ]; do sleep 0.01; done";
     let bed = bed(vec![shell("leave", leave, &["{0}"])], |_| {}).await;

@@ -3,6 +3,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
 
+pub mod ahead;
 pub mod picky;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
