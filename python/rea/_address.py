@@ -19,8 +19,8 @@ IDLE_MAX = 8
 class Address:
     """The server at `url`, and the headers that each request to it has.
 
-    `url` falls back to REA_URL, then to http://127.0.0.1:8000; `token` to REA_TOKEN, then to the file that
-    REA_TOKEN_FILE names.
+    `url` falls back to REA_URL, then to http://127.0.0.1:8000; `token` to the file that REA_TOKEN_FILE
+    names, then to REA_TOKEN.
     """
 
     def __init__(self, url: str | None, token: str | None) -> None:
@@ -89,14 +89,20 @@ class Address:
 
 
 def token_from_environment() -> str | None:
-    token = os.environ.get("REA_TOKEN")
+    token = os.environ.get("REA_TOKEN") or None
     path = os.environ.get("REA_TOKEN_FILE")
-    if token or not path:
-        return token or None
+    # A named file goes before the variable, as everywhere in rea: the server hands its jobs a file, and they
+    # may inherit any REA_TOKEN.
+    if not path:
+        return token
     # A server's own file will do: the first token in it that is not a hash.
     with open(path, encoding="utf-8") as file:
         words = [line.split()[0] for line in file if line.split() and not line.lstrip().startswith("#")]
     tokens = [word for word in words if not word.startswith("sha256:")]
-    if words and not tokens:
-        raise ValueError(f"{path} (REA_TOKEN_FILE) holds hashes of tokens alone; name a file that holds one to send")
-    return tokens[0] if tokens else None
+    if tokens:
+        return tokens[0]
+    if words and not token:
+        raise ValueError(
+            f"{path} (REA_TOKEN_FILE) holds hashes of tokens alone; name a file that holds one to send"
+        )
+    return token

@@ -115,8 +115,10 @@ class Transport:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
-            for other in [other for other in self._pools if other.is_closed()]:
-                del self._pools[other]
+            # A copy, and no error if it is gone: loops of other threads do the same at any time.
+            for other in list(self._pools):
+                if other.is_closed():
+                    self._pools.pop(other, None)
             pool = self._pools[loop] = _Pool()
             await pool.guard.__anext__()
         return pool

@@ -42,10 +42,19 @@ class Gathered(_Typed[H]):
         self._waiting: list[H] = []
         self._bytes = 0
         self._closed = False
+        self._failed: BaseException | None = None
         #: Every job of the batch, in the order of the calls.
         self.handles: list[H] = []
 
+    def check(self) -> None:
+        """A chunk that failed is gone from here: to go on as if nothing were lost would lose it silently."""
+        if self._failed is not None:
+            raise RuntimeError(
+                "a chunk of this batch was not stored; send the rest in a new batch"
+            ) from self._failed
+
     def gather(self, handle: H, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.check()
         if self._closed:
             raise RuntimeError("the batch is closed: enqueue inside its `with` block")
         if self._chunk is None and len(self._texts) == _calls.BATCH_MAX:
@@ -100,8 +109,13 @@ class Batch(Gathered[Handle]):
 
     def _send(self) -> None:
         body, waiting = self.take()
-        if waiting:
+        if not waiting:
+            return
+        try:
             fill(waiting, self._client.post("/jobs", body))
+        except BaseException as error:
+            self._failed = error
+            raise
 
     def __enter__(self) -> Batch:
         return self
@@ -109,4 +123,5 @@ class Batch(Gathered[Handle]):
     def __exit__(self, kind: object, *_error: object) -> None:
         self._closed = True
         if kind is None:
+            self.check()
             self._send()

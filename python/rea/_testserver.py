@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 
 LOG_LINES = 60
 
-# Ends the server when the test process is gone, however it went: then the pipe that is its stdin ends.
+# Ends the server when the test process is gone, however it went: then the pipe that is its stdin ends. When
+# the server has ended by itself, so does the keeper: it would signal whoever has the number by then.
 _KEEPER = (
-    '"$@" 3<&- </dev/null & server=$!; { cat <&3 >/dev/null; kill -TERM $server; } 2>/dev/null & wait $server'
+    '"$@" 3<&- </dev/null & server=$!; '
+    "{ cat <&3 >/dev/null; kill -TERM $server; } 2>/dev/null & keeper=$!; "
+    "wait $server; code=$?; kill $keeper 2>/dev/null; exit $code"
 )
 
 

@@ -159,15 +159,15 @@ class Client:
     ) -> list[Any]:
         """Waits up to `timeout` seconds for all of them, and returns their results in that order.
 
-        The first that has none raises: JobFailed, or ResultTimeout when the time is over. With
-        `return_exceptions=True` these stand in the list instead.
+        Each is asked for where it was stored. The first that has no result raises: JobFailed, or
+        ResultTimeout when the time is over. With `return_exceptions=True` these stand in the list instead.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         results: list[Any] = []
         for handle in list(handles):
             left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
             try:
-                results.append(await self.result(handle.task_id, left_s))
+                results.append(await handle.result(left_s))
             except (JobFailed, ResultTimeout) as error:
                 if isinstance(error, ResultTimeout):
                     error = _calls.still(handle.task_id, "not ended", timeout)
@@ -216,8 +216,13 @@ class Batch(Gathered[Handle]):
 
     async def _send(self) -> None:
         body, waiting = self.take()
-        if waiting:
+        if not waiting:
+            return
+        try:
             fill(waiting, await self._client.post("/jobs", body))
+        except BaseException as error:
+            self._failed = error
+            raise
 
     async def __aenter__(self) -> Batch:
         return self
@@ -225,6 +230,7 @@ class Batch(Gathered[Handle]):
     async def __aexit__(self, kind: object, *_error: object) -> None:
         self._closed = True
         if kind is None:
+            self.check()
             await self._send()
 
 

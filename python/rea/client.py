@@ -42,8 +42,8 @@ __all__ = [
 class Client:
     """A connection to one rea server; threads may share it.
 
-    `url` falls back to REA_URL, then to http://127.0.0.1:8000; `token` to REA_TOKEN, then to the file that
-    REA_TOKEN_FILE names. `timeout` is how many seconds one answer may take.
+    `url` falls back to REA_URL, then to http://127.0.0.1:8000; `token` to the file that REA_TOKEN_FILE
+    names, then to REA_TOKEN. `timeout` is how many seconds one answer may take.
     """
 
     def __init__(self, url: str | None = None, token: str | None = None, timeout: float = 10) -> None:
@@ -138,15 +138,15 @@ class Client:
     ) -> list[Any]:
         """Waits up to `timeout` seconds for all of them, and returns their results in that order.
 
-        The first that has none raises: JobFailed, or ResultTimeout when the time is over. With
-        `return_exceptions=True` these stand in the list instead.
+        Each is asked for where it was stored. The first that has no result raises: JobFailed, or
+        ResultTimeout when the time is over. With `return_exceptions=True` these stand in the list instead.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         results: list[Any] = []
         for handle in list(handles):
             left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
             try:
-                results.append(self.result(handle.task_id, left_s))
+                results.append(handle.result(left_s))
             except (JobFailed, ResultTimeout) as error:
                 if isinstance(error, ResultTimeout):
                     error = _calls.still(handle.task_id, "not ended", timeout)
@@ -219,6 +219,6 @@ def batch(chunk: int | None = None) -> Batch:
 def wait(handles: Iterable[Handle], timeout: float | None = 30, return_exceptions: bool = False) -> list[Any]:
     """Waits for many jobs and returns their results; see `Client.wait`."""
     handles = list(handles)
-    # Each is asked for where it was stored.
+    # Any client will do; a program that made its own may have no default one.
     client = handles[0]._client if handles else default_client()
     return client.wait(handles, timeout, return_exceptions)

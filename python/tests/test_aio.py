@@ -59,6 +59,19 @@ class Enqueue(WithServer):
                 raise ZeroDivisionError
         self.assertEqual(len(self.server.requests), 1)
 
+    async def test_a_chunk_that_failed_is_not_passed_over(self):
+        for go_on in (True, False):
+            self.server.script = [(503, problem(503, "disk_full", "no room"))]
+            with self.subTest(go_on=go_on), self.assertRaisesRegex(RuntimeError, "was not stored") as caught:
+                async with aio.batch(chunk=2) as b:
+                    await b.enqueue(add, 1, 1)
+                    with self.assertRaises(Refused):
+                        await b.enqueue(add, 2, 1)
+                    if go_on:
+                        await b.enqueue(add, 3, 1)
+            self.assertIsInstance(caught.exception.__cause__, Refused)
+        self.assertEqual(len(self.server.requests), 2)
+
     async def test_chunks_may_be_filled_by_many_tasks(self):
         async with aio.batch(chunk=7) as b:
             await asyncio.gather(*(b.enqueue(add, number, 1) for number in range(100)))
@@ -102,6 +115,12 @@ class Answers(WithServer):
         for number, handle in enumerate(handles):
             self.server.jobs[handle.task_id].update(state="success", result=number)
         self.assertEqual(await aio.wait(handles), [0, 1, 2])
+        other = FakeServer()
+        self.addCleanup(other.close)
+        async with aio.Client(other.url) as client:
+            there = await client.enqueue(add, 1, 2)
+            other.jobs[there.task_id].update(state="success", result="there")
+            self.assertEqual(await aio.wait([handles[0], there, handles[1]]), [0, "there", 1])
         self.server.jobs[handles[1].task_id].update(state="dead", last_error=None)
         found = await aio.wait(handles, return_exceptions=True)
         self.assertIsInstance(found[1], JobFailed)
@@ -251,6 +270,24 @@ class Loops(unittest.TestCase):
         self.assertEqual([str(each.message) for each in told], [])
         self.assertEqual((server.connections, len(server.jobs)), (3, 6))
         self.assertEqual(len(client._transport._pools), 1, "loops that have ended are forgotten")
+
+    def test_loops_come_and_go_in_other_threads_meanwhile(self):
+        server = FakeServer()
+        self.addCleanup(server.close)
+        client = aio.Client(server.url)
+        pools = client._transport._pools
+
+        class Ended:
+            """A loop of another thread: while it is looked at, its thread has forgotten it and begun another."""
+
+            def is_closed(self):
+                pools.pop(self, None)
+                pools[object()] = None
+                return True
+
+        pools[Ended()] = pools[Ended()] = None
+        asyncio.run(client.enqueue(add, 1, 2))
+        self.assertEqual(len(server.jobs), 1)
 
     def test_a_job_enqueues_from_its_loop_and_passes_its_root_id_on(self):
         server = FakeServer()

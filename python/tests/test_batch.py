@@ -3,7 +3,7 @@ import unittest
 from unittest import mock
 
 import rea
-from fake_server import problem
+from fake_server import FakeServer, problem
 from rea.exception import JobFailed, Refused, ResultTimeout
 from test_client import WithServer, add
 
@@ -82,6 +82,21 @@ class Batches(WithServer):
             handle = b.enqueue("x:y")
         self.assertIn("not stored", repr(handle))
 
+    def test_a_chunk_that_failed_is_not_passed_over(self):
+        """Whatever the caller does with the error of one call, the batch does not end as if all were stored."""
+        refused = (503, problem(503, "disk_full", "no room"))
+        for go_on in (True, False):
+            self.server.script = [refused]
+            with self.subTest(go_on=go_on), self.assertRaisesRegex(RuntimeError, "was not stored") as caught:
+                with rea.batch(chunk=2) as b:
+                    b.enqueue(add, 1, 1)
+                    with self.assertRaises(Refused):
+                        b.enqueue(add, 2, 1)
+                    if go_on:
+                        b.enqueue(add, 3, 1)
+            self.assertIsInstance(caught.exception.__cause__, Refused)
+        self.assertEqual(len(self.server.requests), 2)
+
     def test_after_the_block_nothing_is_added(self):
         with rea.batch() as b:
             pass
@@ -102,6 +117,15 @@ class Waiting(WithServer):
         self.assertEqual(rea.wait(self.handles), [1, 2, 3])
         self.assertEqual(rea.wait(iter(self.handles)), [1, 2, 3])
         self.assertEqual(rea.wait([]), [])
+
+    def test_each_is_asked_for_where_it_was_stored(self):
+        other = FakeServer()
+        self.addCleanup(other.close)
+        with rea.Client(other.url) as client:
+            there = client.enqueue(add, 1, 2)
+            other.jobs[there.task_id].update(state="success", result="there")
+            for wait in (rea.wait, self.client.wait, client.wait):
+                self.assertEqual(wait([self.handles[0], there, self.handles[1]]), [1, "there", 2])
 
     def test_what_has_no_result_is_raised_or_stands_in_the_list(self):
         self.server.jobs[self.handles[0].task_id].update(state="dead", last_error=None)

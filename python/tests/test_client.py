@@ -317,8 +317,10 @@ class Connection(WithServer):
             with mock.patch.dict(os.environ, env):
                 self.assertEqual(authorization(rea.Client()), "Bearer from-file")
                 with mock.patch.dict(os.environ, {"REA_TOKEN": "from-env"}):
-                    self.assertEqual(authorization(rea.Client()), "Bearer from-env")
+                    self.assertEqual(authorization(rea.Client()), "Bearer from-file", "as in all of rea")
                     self.assertEqual(authorization(rea.Client(token="given")), "Bearer given")
+                    del os.environ["REA_TOKEN_FILE"]
+                    self.assertEqual(authorization(rea.Client()), "Bearer from-env")
         # A server's own file holds several, some of them as hashes.
         with tempfile.NamedTemporaryFile("w") as file, mock.patch.dict(os.environ, {"REA_TOKEN_FILE": file.name}):
             file.write("# ours\n\nsha256:0123 grafana read\nthe-second web admin\nthe-third\n")
@@ -330,6 +332,8 @@ class Connection(WithServer):
             file.flush()
             with self.assertRaisesRegex(ValueError, "hashes of tokens alone"):
                 rea.Client(self.server.url)
+            with mock.patch.dict(os.environ, {"REA_TOKEN": "from-env"}):
+                self.assertEqual(authorization(rea.Client(self.server.url)), "Bearer from-env")
         self.assertIsNone(authorization(self.client))
         with mock.patch.dict(os.environ):
             os.environ.pop("REA_URL", None)

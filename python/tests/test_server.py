@@ -13,7 +13,7 @@ from unittest import mock
 
 import rea
 import support
-from rea import aio, testing
+from rea import _testserver, aio, testing
 from rea import client as client_module
 from rea.exception import JobFailed, Refused
 
@@ -216,6 +216,14 @@ class Servers(WithRealServer):
                 handle.state()
                 time.sleep(0.01)
 
+    def test_a_server_that_has_ended_is_not_signalled(self):
+        """Its number may be another's by then."""
+        told = 'kill() { echo "$@"; command kill "$@"; }; exec 3<&0; '
+        command = ["sh", "-c", told + _testserver._KEEPER, "sh", "sh", "-c", "exit 7"]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.assertEqual(process.wait(10), 7)
+        self.assertNotIn("-TERM", process.communicate(timeout=10)[0])
+
     def test_the_program_is_looked_for(self):
         with mock.patch.dict(os.environ, {"REA_BIN": "/no/such/rea"}):
             with self.assertRaisesRegex(FileNotFoundError, "REA_BIN is '/no/such/rea'"):
@@ -225,9 +233,9 @@ class Servers(WithRealServer):
             link = self.folder / "rea"
             link.symlink_to(program)
             os.environ["PATH"] = f"{self.folder}:{os.environ['PATH']}"
-            self.assertIn(os.path.basename(testing.find_program()), "rea")
-            os.environ["PATH"] = "/nowhere"
             with mock.patch("sysconfig.get_path", return_value="/nowhere/bin"):
+                self.assertEqual(testing.find_program(), str(link))
+                os.environ["PATH"] = "/nowhere"
                 with self.assertRaisesRegex(FileNotFoundError, "set REA_BIN"):
                     testing.find_program()
 
