@@ -216,7 +216,8 @@ fn zone_of(name: &str) -> Result<(String, TimeZone), InvalidRule> {
         [] => "an IANA name such as UTC, Europe/Berlin or Asia/Shanghai".to_owned(),
         near => format!("did you mean {}?", near.join(" or ")),
     };
-    Err(InvalidRule { problem: format!("there is no time zone {name:?}"), hint })
+    let shown: String = name.chars().take(RULE_CHARS).collect();
+    Err(InvalidRule { problem: format!("there is no time zone {shown:?}"), hint })
 }
 
 #[cfg(test)]

@@ -121,6 +121,7 @@ fn c048_only_names_of_zones_are_zones() {
         let wrong = Rule::new("@daily", bad).unwrap_err();
         assert!(wrong.problem.contains("no time zone") && !wrong.hint.is_empty(), "{bad}: {wrong}");
     }
+    assert!(Rule::new("@daily", &"x".repeat(100_000)).unwrap_err().to_string().len() < 1_000);
     assert!(Rule::new("@daily", "Berlin").unwrap_err().hint.contains("Europe/Berlin"));
     assert!(Rule::new("@daily", "Asia/Shangai").unwrap_err().hint.contains("Asia/Shanghai"));
     assert_eq!(Rule::new("@daily", "asia/shanghai").unwrap().zone_name(), "Asia/Shanghai");

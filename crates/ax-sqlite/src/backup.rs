@@ -48,16 +48,17 @@ pub fn look_through(path: &Path) -> Result<Copied, StoreError> {
     if plan.from == 0 {
         return Err(unusable("it holds no store".to_owned()));
     }
-    let integrity: String =
-        conn.query_row("PRAGMA integrity_check(1)", [], |r| r.get(0)).map_err(|e| sqlite_error(&e))?;
-    if integrity != "ok" {
-        return Err(unusable(format!("SQLite: {integrity}")));
-    }
-    // What is kept twice is compared once the schema is this program's.
     if plan.steps.is_empty() {
         let faults = check::check(&conn).map_err(|e| sqlite_error(&e))?;
         if let Some(first) = faults.first() {
             return Err(unusable(format!("{} faults, the first: {first}", faults.len())));
+        }
+    } else {
+        // What is kept twice can be compared only once the schema is this program's.
+        let integrity: String =
+            conn.query_row("PRAGMA integrity_check(1)", [], |r| r.get(0)).map_err(|e| sqlite_error(&e))?;
+        if integrity != "ok" {
+            return Err(unusable(format!("SQLite: {integrity}")));
         }
     }
     let by_state = inspect::counts_by_state(&conn).map_err(|e| sqlite_error(&e))?;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use ax_model::State;
 use rusqlite::Connection;
 
 use crate::rows::{standing, standing_columns, time};
@@ -31,7 +30,7 @@ pub(crate) fn check(conn: &Connection) -> rusqlite::Result<Vec<String>> {
         if s.life.lease.is_some() != s.life.state.is_active() {
             faults.push(format!("job {id}: {} and its lease do not go together", s.life.state));
         }
-        if s.life.finished_at.is_some() != (s.life.state.is_final() || s.life.state == State::Held) {
+        if s.life.finished_at.is_some() != s.life.state.is_at_rest() {
             faults.push(format!(
                 "job {id}: it is {} and has {} end",
                 s.life.state,

@@ -27,5 +27,5 @@ mod writer;
 
 pub use backup::{Copied, look_through, vacuum};
 pub use lock::{Lock, LockHolder, acquire};
-pub use migrate::{MigrationPlan, SCHEMA_SQL, plan};
+pub use migrate::{MigrationPlan, plan, schema_sql};
 pub use store::{OpenError, SqliteOptions, SqliteStore};

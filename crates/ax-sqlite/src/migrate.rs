@@ -7,13 +7,6 @@ use sha2::{Digest, Sha256};
 
 use crate::store::sqlite_error;
 
-/// The SQL of a new store, as it is run: for tools that measure the bare database under the same schema.
-pub const SCHEMA_SQL: &str = concat!(
-    include_str!("../sql/0001_start.sql"),
-    include_str!("../sql/0002_listings.sql"),
-    include_str!("../sql/0003_pauses.sql")
-);
-
 /// `rea` in ASCII: marks the file as a store of ours (SQLite's `application_id`).
 const APPLICATION_ID: i64 = 0x0072_6561;
 
@@ -28,6 +21,12 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 2, name: "listings", sql: include_str!("../sql/0002_listings.sql") },
     Migration { version: 3, name: "pauses", sql: include_str!("../sql/0003_pauses.sql") },
 ];
+
+/// The SQL of a new store, as it is run: for tools that measure the bare database under the same schema.
+#[must_use]
+pub fn schema_sql() -> String {
+    MIGRATIONS.iter().map(|migration| migration.sql).collect()
+}
 
 /// What opening a store for writing would do to its schema.
 #[derive(Clone, Debug, PartialEq, Eq)]

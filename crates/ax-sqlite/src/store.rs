@@ -296,7 +296,7 @@ impl Store for SqliteStore {
     }
 
     fn at_rest(&self, ids: Vec<JobId>, bytes: usize) -> Reply<'_, AtRest> {
-        self.readers.read(move |conn| inspect::at_rest(conn, &ids, bytes))
+        self.readers.read(move |conn| snapshot(conn, |conn| inspect::at_rest(conn, &ids, bytes)))
     }
 
     fn history(&self, id: JobId) -> Reply<'_, Vec<HistoryEntry>> {

@@ -7,7 +7,7 @@ use ax_model::job::State;
 use ax_model::priority::{Ageing, Head};
 use ax_model::store::{Queue, READY_CAP};
 use ax_model::{JobId, Timestamp};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 use crate::claim::ACTIVE;
 use crate::inspect::queue_counts;
@@ -124,6 +124,18 @@ fn waiting_lanes(conn: &Connection) -> rusqlite::Result<Vec<Lane>> {
     rows.collect()
 }
 
+/// Whether one more job of the queue may be in hand; what is in use is asked only where it matters.
+fn has_room(conn: &Connection, name: &str) -> rusqlite::Result<bool> {
+    let queue = queues::stored(conn, name)?.unwrap_or_default();
+    let room = ax_model::gates::room(queue.paused, queue.concurrency, || {
+        let mut lanes = conn.prepare_cached("SELECT lane FROM lanes WHERE queue = ?1")?;
+        let lanes = lanes.query_map([name], |r| r.get::<_, i64>(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
+        let mut active = conn.prepare_cached(ACTIVE)?;
+        lanes.into_iter().map(|lane| active.query_row([lane], |r| Ok(r.get::<_, i64>(0)?.unsigned_abs()))).sum()
+    })?;
+    Ok(room > 0)
+}
+
 /// How many jobs that can be taken go before this one.
 fn ahead(conn: &Connection, why: &JobWhy, offers: &HashSet<&str>, ageing: &Ageing) -> rusqlite::Result<u64> {
     let (job, now) = (&why.job, why.now);
@@ -138,7 +150,7 @@ fn ahead(conn: &Connection, why: &JobWhy, offers: &HashSet<&str>, ageing: &Agein
     for lane in waiting_lanes(conn)?.into_iter().filter(|lane| offers.contains(lane.task.as_str())) {
         let is_open = match open.get(&lane.queue) {
             Some(open) => *open,
-            None => queue_use(conn, &lane.queue)?.room() > 0,
+            None => has_room(conn, &lane.queue)?,
         };
         open.insert(lane.queue, is_open);
         if !is_open {
@@ -148,7 +160,7 @@ fn ahead(conn: &Connection, why: &JobWhy, offers: &HashSet<&str>, ageing: &Agein
             let Some(piece) = piece else { continue };
             let left = i64::try_from(AHEAD_CAP - ahead).unwrap_or(i64::MAX);
             let values = params![lane.id, priority, piece.from.0, piece.to.0.0, piece.to.1, left];
-            ahead += count.query_row(values, |r| r.get::<_, i64>(0)).optional()?.unwrap_or(0).unsigned_abs();
+            ahead += count.query_row(values, |r| r.get::<_, i64>(0))?.unsigned_abs();
             if ahead >= AHEAD_CAP {
                 return Ok(AHEAD_CAP);
             }

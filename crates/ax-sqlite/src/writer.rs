@@ -455,7 +455,10 @@ impl Writer {
         if left > self.backlog_said.saturating_mul(2).max(BACKLOG_PAGES) {
             self.backlog_said = left;
             let mib = (left * PAGE_BYTES) >> 20;
-            tracing::warn!(mib, "the write-ahead log grows: some other program has been reading the store for long");
+            tracing::warn!(
+                mib,
+                "the write-ahead log grows: the store has been read for long (by a backup, a check or another program)"
+            );
         } else if left < BACKLOG_PAGES && self.backlog_said > 0 {
             self.backlog_said = 0;
             tracing::info!("the write-ahead log has been written back");

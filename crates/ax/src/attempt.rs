@@ -49,8 +49,8 @@ async fn run(node: &Arc<Node>, runner: &dyn Runner, slot: usize, job: Claimed) -
     if node.cancels.met(live.attempt.id, live.attempt.fence.attempt) {
         live.stop(StopReason::Cancel);
     }
-    // A pause looks at the board after it has shut the local queue: one of the two sees the other.
-    if node.local.is_paused(&live.who.queue) {
+    // A pause or a stop looks at the board after it has shut the local queue: one of the two sees the other.
+    if node.local.is_paused(&live.who.queue) || node.stage() >= Stage::Draining {
         live.withdraw();
     }
     let outcome = if job.write_start && !write_start(node, &live).await {

@@ -361,6 +361,8 @@ impl Client {
     /// # Errors
     /// The store's own trouble.
     pub async fn prunable(&self, request: &PruneRequest, cap: usize) -> Result<Matching, StoreError> {
+        // One at a time: each keeps a reader busy for long, and others must have one.
+        let _turn = self.node.prune_turn.lock().await;
         self.node.store.prunable(self.cutoffs(request), cap).await
     }
 

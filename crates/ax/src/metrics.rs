@@ -77,7 +77,7 @@ pub struct EngineMetrics {
     pub wait: Times,
     /// Run times of attempts.
     pub run: Times,
-    /// From the enqueue of a job to its end, waits for its time and retries included.
+    /// From the enqueue of a job to its end, waits for its time and retries included; of jobs that an attempt here ended.
     pub turnaround: Times,
     /// Attempts that can run at a time.
     pub slots: usize,

@@ -106,7 +106,8 @@ impl Stop {
     }
 
     /// Waits until the attempt must not begin any more: it must end, or it is wanted back (`None`): its queue was
-    /// paused, or jobs have become longer. An attempt that has begun goes on, so this is for runners that hold attempts back. Never returns if nothing is asked.
+    /// paused, the engine stops, or jobs have become longer. An attempt that has begun goes on, so this is for runners that hold
+    /// attempts back. Never returns if nothing is asked.
     pub async fn withdrawn(&mut self) -> Option<StopReason> {
         match self.0.wait_for(|asked| asked.stop.is_some() || asked.withdrawn).await.map(|asked| asked.stop) {
             Ok(reason) => reason,

@@ -78,6 +78,8 @@ async fn shut_down(node: &Arc<Node>, tasks: Tasks, deadline: watch::Receiver<Dur
     node.advance(Stage::Draining);
     let Tasks { slots, dispatcher, servants } = tasks;
     node.hand_back(node.local.close());
+    // What a slot has taken and the runner has not begun must not begin now.
+    node.board.each().for_each(|live| live.withdraw());
     let slots = tokio::spawn(async move {
         for slot in slots {
             let _ = slot.await;

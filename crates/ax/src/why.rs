@@ -81,7 +81,6 @@ impl Client {
 
     fn node_why(&self) -> NodeWhy {
         let node = &self.node;
-        let offers = node.runner.get().map(|runner| runner.offers().borrow().iter().map(|t| t.name.clone()).collect());
         let mut running = self.running();
         running.sort_by_key(|live| live.started_at.unwrap_or(live.claimed_at));
         NodeWhy {
@@ -91,7 +90,7 @@ impl Client {
             busy: node.local.busy(),
             running,
             local_queue: node.local.len(),
-            offers: offers.unwrap_or_default(),
+            offers: self.offers().into(),
         }
     }
 }

@@ -15,6 +15,7 @@ on_every_store! {
     c011_a_long_job_is_one_attempt_and_shown_as_running;
     c059_a_thousand_timeouts_lose_no_slot;
     jobs_given_ahead_go_back_when_jobs_become_long;
+    jobs_given_ahead_do_not_begin_once_a_stop_has_begun;
     jobs_claimed_when_they_were_short_are_given_back_when_they_are_long;
 }
 
@@ -62,6 +63,27 @@ async fn jobs_given_ahead_go_back_when_jobs_become_long(on: On) {
     w.script.gate.add_permits(50);
     eventually("all are done", || async { w.steps.count(Action::Finish) == 221 }).await;
     w.stop(&engine).await;
+    w.is_sound().await;
+}
+
+/// Taking no more jobs holds for those that the runner has and has not begun, too.
+async fn jobs_given_ahead_do_not_begin_once_a_stop_has_begun(on: On) {
+    let w = World::new(on);
+    let engine = Engine::open_store(Arc::clone(&w.store), w.options());
+    engine.start(Ahead::new(6, Arc::clone(&w.script))).await.unwrap();
+    let client = engine.client();
+    client.enqueue(vec![job("short"); 200]).await.unwrap();
+    eventually("the short ones are done", || async { w.steps.count(Action::Finish) == 200 }).await;
+    client.enqueue(vec![job("gate"); 4]).await.unwrap();
+    eventually("some are given ahead", || async { client.running().len() > 1 }).await;
+    let stop = engine.stop(Duration::from_secs(3600));
+    let let_go = async {
+        settle_down().await;
+        w.script.gate.add_permits(4);
+    };
+    let (report, ()) = tokio::join!(stop, let_go);
+    assert_eq!((report.finished, report.interrupted, report.left), (1, 0, 0));
+    assert_eq!(w.steps.count(Action::Finish), 201, "the one that ran, and no other");
     w.is_sound().await;
 }
 

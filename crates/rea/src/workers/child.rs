@@ -338,7 +338,7 @@ impl Child {
                 return false;
             }
         }
-        // A few bytes into a socket that the process has emptied.
+        // A few bytes; at most the small frames of jobs that were taken back are in the socket before them.
         send(&self.stream, frames::GO, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) == Ok(frames::GO.len())
     }
 

@@ -44,6 +44,7 @@ fn every_sample_from_a_child_is_read() {
     assert_eq!((&**lang, files), ("python 3.11.7", &vec!["/srv/demo_task.py".into()]));
     assert_eq!((tasks[0].priority, tasks[0].max_attempts, tasks[0].timeout_ms), (Some(3), Some(5), None));
     assert_eq!((tasks[1].on_crash, tasks[1].timeout_ms), (Some(OnCrash::Hold), Some(None)));
+    assert_eq!((tasks[0].memory_bytes, tasks[1].memory_bytes), (None, Some(512 << 20)));
     assert!(matches!(&read[1], FromChild::Bad { kind, files, .. } if kind == "SyntaxError" && files.len() == 1));
     let note = Some("three of ten".to_owned());
     let progress = Progress { done: 3.0, total: Some(10.0), note };

@@ -39,6 +39,15 @@ struct State {
     frame: Vec<u8>,
 }
 
+impl State {
+    /// The process will not come to these.
+    fn send_away(&mut self, back: &[Token]) {
+        for waiting in self.waiting.extract_if(.., |waiting| back.contains(&waiting.token)) {
+            let _ = waiting.turn.send(Turn::Back);
+        }
+    }
+}
+
 struct Waiting {
     token: Token,
     turn: oneshot::Sender<Turn>,
@@ -124,9 +133,7 @@ impl Line {
         let mut state = self.lock();
         state.open_since = None;
         let back = self.permits.take_back();
-        for waiting in state.waiting.extract_if(.., |waiting| back.contains(&waiting.token)) {
-            let _ = waiting.turn.send(Turn::Back);
-        }
+        state.send_away(&back);
     }
 
     /// The process ends once the job that it has come to has: there is newer code.
@@ -139,9 +146,7 @@ impl Line {
         for own in back.iter().filter(|token| !state.waiting.iter().any(|waiting| waiting.token == **token)) {
             self.permits.give(*own);
         }
-        for waiting in state.waiting.extract_if(.., |waiting| back.contains(&waiting.token)) {
-            let _ = waiting.turn.send(Turn::Back);
-        }
+        state.send_away(&back);
     }
 
     /// Whether the process runs code of before.

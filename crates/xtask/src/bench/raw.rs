@@ -39,7 +39,7 @@ impl Raw {
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 8000;
              PRAGMA cache_size = -4096; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 67108864;",
         )?;
-        conn.execute_batch(ax_sqlite::SCHEMA_SQL)?;
+        conn.execute_batch(&ax_sqlite::schema_sql())?;
         conn.execute("INSERT INTO lanes (lane, queue, task) VALUES (1, 'default', 'noop')", [])?;
         conn.set_prepared_statement_cache_capacity(64);
         Ok(Raw { conn, chance: Chance::new(1), next_seq: 1 })

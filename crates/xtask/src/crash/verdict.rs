@@ -94,8 +94,7 @@ fn stored_as_asked(acks: &[Ack], jobs: &[Stored]) -> Vec<String> {
 
 /// After the drain nothing waits and nothing runs.
 fn unfinished(jobs: &[Stored]) -> Vec<String> {
-    let at_rest = |state: State| state.is_final() || state == State::Held;
-    let left = jobs.iter().filter(|s| !at_rest(s.job.state));
+    let left = jobs.iter().filter(|s| !s.job.state.is_at_rest());
     left.map(|s| format!("job {} is {} although everything had ended", s.job.id, s.job.state)).collect()
 }
 
