@@ -1,5 +1,5 @@
 // The frames of this worker against the samples that the server and the Python worker are tested with. Run by
-// `node --test examples/node-worker/`, and so by the tests of the server.
+// `node --test examples/node-worker/worker.test.mjs`, and so by the tests of the server.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import test from 'node:test';

@@ -1,5 +1,6 @@
 # The samples of the child protocol, from the Python side: every "<" line can be made, every ">" line taken.
 import json
+import re
 import struct
 import unittest
 
@@ -53,6 +54,10 @@ class Samples(unittest.TestCase):
         self.assertEqual(kinds, {"hello", "bad", "progress", "done"})
         self.assertTrue(sample_lines(">"))
 
+    def test_a_limit_of_memory_is_among_them(self):
+        limits = [t.get("memory_bytes") for t in json.loads(sample_lines("<")[0])["tasks"]]
+        self.assertEqual(limits, [None, 512 << 20])
+
     def test_every_line_to_the_server_is_made_exactly(self):
         for line in sample_lines("<"):
             with self.subTest(line):
@@ -62,6 +67,16 @@ class Samples(unittest.TestCase):
         for line in sample_lines(">"):
             with self.subTest(line):
                 self.assertEqual(_frames.parse(line.encode("utf-8")), json.loads(line))
+
+
+class Description(unittest.TestCase):
+    def test_all_that_a_task_can_say_is_described(self):
+        page = (support.REPO / "protocol" / "child-protocol.md").read_text("utf-8")
+        (row,) = [line for line in page.splitlines() if line.startswith("| `hello` |")]
+        code = (support.PACKAGE / "rea" / "task.py").read_text("utf-8")
+        names = set(re.findall(r'defaults\["(\w+)"\] = ', code))
+        self.assertIn("timeout_ms", names)
+        self.assertEqual([name for name in sorted(names) if f"`{name}`" not in row], [])
 
 
 class Frames(unittest.TestCase):
