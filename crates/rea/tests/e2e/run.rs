@@ -178,6 +178,58 @@ fn the_first_failure_ends_the_run_when_asked_and_a_retry_takes_up_what_is_left()
     assert_eq!(bed.lines("log").len(), 300, "what had succeeded did not run again");
 }
 
+/// A line that can't be a job has failed as well, whether that is seen here or by the store: no line after it is stored.
+#[test]
+fn a_refused_line_ends_the_run_when_the_first_failure_is_to() {
+    for (name, refused) in [("here", "{oops".to_owned()), ("store", json!({"task": "tasks:noted", "key": "a"}).to_string())] {
+        let bed = Bed::new();
+        let first = json!({"task": "tasks:noted", "args": [bed.text("log"), 1], "key": "a"});
+        let rest: String = noted(&bed, 300, "log", 0.0).map(|line| line.to_string() + "\n").collect();
+        std::fs::write(bed.path("jobs.jsonl"), format!("{first}\n{refused}\n{rest}")).unwrap();
+        let said = bed.rea(&["run", "jobs.jsonl", "tasks.py", "--keep-going", "--fail-fast"]);
+        assert!(said.code == Some(1) && said.err.contains("ended by a line that failed"), "{name}: {}", said.err);
+        let rows = rows(&said.out);
+        let last = rows.iter().find(|(_, row)| row["state"] == "refused").map(|(line, _)| *line);
+        assert_eq!(last, Some(2), "{name}: {}", said.out);
+        match name {
+            "here" => assert_eq!(rows.len(), 2, "{}", said.out),
+            // Those that went to the store in one request with it may be there.
+            _ => assert!(rows.len() <= 200, "{}", said.out),
+        }
+    }
+}
+
+/// `--retry` is for what an earlier run has left: not for what dies now, be it stored by this run or by an earlier one.
+#[test]
+fn what_dies_in_this_run_is_not_started_over() {
+    let bed = Bed::new();
+    let fatal = "import os\nfrom rea.task import task\n\n@task\ndef fatal(path):\n    \
+                 os.system(f'echo ran >> {path}')\n    raise ValueError('fatal')\n";
+    std::fs::write(bed.path("more.py"), fatal).unwrap();
+    let fatal = |log: &str| json!({"task": "more:fatal", "args": [bed.text(log)], "key": log});
+    // With one line at a time the first one is dead when the next one with its key is stored.
+    batch(&bed, "twice.jsonl", [fatal("a"), json!({"task": "tasks:add", "args": [1, 2]}), fatal("a")]);
+    let words = ["twice.jsonl", "tasks.py", "more.py", "--retry", "--window", "1", "--workers", "1"];
+    let said = run_on(&bed, &words);
+    assert_eq!((said.code, states(&said)), (Some(1), ["dead", "success", "dead"].map(str::to_owned).to_vec()));
+    assert_eq!(bed.lines("a").len(), 1, "it had its attempt: {}", said.err);
+    assert!(!said.err.contains("earlier run"), "{}", said.err);
+    let said = run_on(&bed, &words);
+    assert!(said.code == Some(1) && said.err.contains("3 were there from an earlier run"), "{}", said.err);
+    assert_eq!(bed.lines("a").len(), 2, "once more, for both lines");
+    // Stored by a run that was killed before it began.
+    batch(&bed, "killed.jsonl", [json!({"task": "tasks:once_long", "args": [bed.text("long")]}), fatal("b")]);
+    let words = ["killed.jsonl", "tasks.py", "more.py", "--retry", "--workers", "1"];
+    let mut child = start(&bed, &words);
+    bed.wait_for_lines("long", 1);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(bed.lines("b").len(), 0);
+    let said = run_on(&bed, &words);
+    assert_eq!((said.code, states(&said)), (Some(1), ["success", "dead"].map(str::to_owned).to_vec()), "{}", said.err);
+    assert_eq!(bed.lines("b").len(), 1, "it had its attempt");
+}
+
 #[test]
 fn a_pipe_begins_before_its_end_and_is_resumed_by_its_name() {
     let bed = Bed::new();
@@ -288,18 +340,35 @@ fn lines_with_a_key_of_their_own_share_a_job_and_other_content_is_refused() {
 #[test]
 fn an_output_file_of_something_else_is_not_touched() {
     let bed = Bed::new();
+    // Its rows stay, or will all come again with --retry: either way they are the other batch's.
     batch(&bed, "a.jsonl", [json!({"task": "tasks:add", "args": [1, 2]})]);
+    batch(&bed, "dies.jsonl", [json!({"task": "tasks:needs", "args": [bed.text("nothing")]})]);
     batch(&bed, "b.jsonl", [json!({"task": "tasks:add", "args": [3, 4]})]);
-    assert_eq!(bed.rea(&["run", "a.jsonl", "tasks.py", "-o", "out.jsonl"]).code, Some(0));
-    let out = std::fs::read_to_string(bed.path("out.jsonl")).unwrap();
-    let said = bed.rea(&["run", "b.jsonl", "tasks.py", "-o", "out.jsonl"]);
-    assert!(said.code == Some(2) && said.err.contains("another batch"), "{}", said.err);
+    batch(&bed, "unknown.jsonl", [json!({"task": "tasks:needs", "args": [1]}), json!({"task": "tasks:nothing"})]);
+    for (file, code) in [("a.jsonl", 0), ("dies.jsonl", 1)] {
+        let out = format!("{file}.out");
+        assert_eq!(bed.rea(&["run", file, "tasks.py", "-o", &out]).code, Some(code));
+        let before = std::fs::read_to_string(bed.path(&out)).unwrap() + "{\"line\":2,\"ta";
+        std::fs::write(bed.path(&out), &before).unwrap();
+        for retry in [&["--retry"][..], &[]] {
+            let said = bed.rea(&[&["run", "b.jsonl", "tasks.py", "-o", &out], retry].concat());
+            assert!(said.code == Some(2) && said.err.contains("another batch"), "{}", said.err);
+            assert_eq!(std::fs::read_to_string(bed.path(&out)).unwrap(), before, "{file} {retry:?}");
+        }
+    }
+    // Its own rows are not taken out either by a run that can't begin.
+    std::fs::write(bed.path("named.out"), "").unwrap();
+    let words = ["tasks.py", "--name", "n", "-o", "named.out", "--retry"];
+    assert_eq!(bed.rea(&[&["run", "dies.jsonl"], &words[..]].concat()).code, Some(1));
+    let before = std::fs::read_to_string(bed.path("named.out")).unwrap();
+    let said = bed.rea(&[&["run", "unknown.jsonl"], &words[..]].concat());
+    assert!(said.code == Some(4) && said.err.contains("no worker offers"), "{}", said.err);
+    assert_eq!(std::fs::read_to_string(bed.path("named.out")).unwrap(), before);
     let said = bed.rea(&["run", "b.jsonl", "tasks.py", "-o", "tasks.py"]);
     assert!(said.code == Some(2) && said.err.contains("no row of a run"), "{}", said.err);
-    assert_eq!(std::fs::read_to_string(bed.path("out.jsonl")).unwrap(), out);
     eventually("the store is free", || bed.rea(&["status"]).code == Some(0));
     let said = bed.rea(&["status"]);
-    assert!(said.out.contains("1 success"), "nothing else was stored: {}", said.out);
+    assert!(said.out.contains("1 success") && said.out.contains("2 dead"), "nothing else was stored: {}", said.out);
 }
 
 /// The commands of `examples/batch/README.md`, as they stand there.

@@ -5,6 +5,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use ax::JobId;
+use ax::model::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -20,6 +21,7 @@ use crate::cli::road::{Answer, Road};
 use crate::cli::serve::StopSignals;
 use crate::cli::{Exit, Failure, waits};
 use crate::logs::push_json;
+use crate::wire::time;
 
 /// One question names at most so many jobs, which is what the API takes.
 pub(super) const ASK_MAX: usize = 10_000;
@@ -43,6 +45,8 @@ pub(super) struct Plan {
     pub(super) keep_going: bool,
     pub(super) fail_fast: bool,
     pub(super) retry: bool,
+    /// By the clock, before any job could end in this run.
+    pub(super) begun: Timestamp,
     /// The tasks that workers offer.
     pub(super) offers: HashSet<String>,
     /// Of a file that was read before.
@@ -65,8 +69,8 @@ pub(super) struct Flight {
     waiting: BTreeMap<u64, JobId>,
     /// The lines of each of those jobs: several, where lines share a key of their own.
     lines: HashMap<JobId, Vec<u64>>,
-    /// With `retry`: jobs of an earlier run, not looked at yet.
-    old: HashSet<JobId>,
+    /// What this run has made under keys of the lines' own: a later line with that key is not one of an earlier run.
+    made: HashSet<JobId>,
     /// A request stores at most so many.
     send_max: usize,
     last_end: Instant,
@@ -124,6 +128,7 @@ struct Ended<'a> {
     result: Option<&'a RawValue>,
     #[serde(borrow)]
     last_error: Option<&'a RawValue>,
+    finished_at: Option<&'a str>,
 }
 
 #[derive(Deserialize)]
@@ -146,7 +151,7 @@ impl Flight {
         progress: Progress,
         tally: Tally,
     ) -> Flight {
-        let (unsent, waiting, lines, old) = Default::default();
+        let (unsent, waiting, lines, made) = Default::default();
         let (send_max, last_end, told_gate) = (ASK_MAX, Instant::now(), String::new());
         Flight {
             plan,
@@ -158,7 +163,7 @@ impl Flight {
             unsent,
             waiting,
             lines,
-            old,
+            made,
             send_max,
             last_end,
             told_gate,
@@ -305,14 +310,14 @@ impl Flight {
 
     fn stored(&mut self, sent: impl Iterator<Item = (u64, Order)>, answer: &Answer) -> Result<(), Halt> {
         let stored: Stored = serde_json::from_slice(&answer.body).map_err(|e| no_answer(&e))?;
-        for ((number, _), one) in sent.zip(stored.jobs) {
+        for ((number, order), one) in sent.zip(stored.jobs) {
             self.waiting.insert(number, one.task_id);
             self.lines.entry(one.task_id).or_default().push(number);
-            if !one.created {
+            if one.created && order.has_key {
+                self.made.insert(one.task_id);
+            }
+            if !one.created && !self.made.contains(&one.task_id) {
                 self.tally.stored_before += 1;
-                if self.plan.retry {
-                    self.old.insert(one.task_id);
-                }
             }
         }
         Ok(())
@@ -331,7 +336,7 @@ impl Flight {
         error.push(b'}');
         let error = String::from_utf8_lossy(&error);
         self.row(&Row { line, task_id: None, state: "refused", result: None, error: Some(&error) })?;
-        Ok(())
+        if self.plan.fail_fast { Err(Halt::End(End::FailFast)) } else { Ok(()) }
     }
 
     /// Asks which lines have ended, for at most `limit`, and writes their rows. `true` = there were some.
@@ -353,7 +358,7 @@ impl Flight {
         let ends: Ends<'_> = serde_json::from_slice(&answer.body).map_err(|e| no_answer(&e))?;
         let some = !ends.jobs.is_empty() || !ends.missing.is_empty();
         for ended in &ends.jobs {
-            if self.old.remove(&ended.task_id) && self.started_over(ended).await? {
+            if self.plan.retry && self.started_over(ended).await? {
                 continue;
             }
             let error = ended.last_error.map(RawValue::get);
@@ -369,9 +374,10 @@ impl Flight {
         Ok(some)
     }
 
-    /// With `--retry`: what an earlier run left dead or cancelled begins anew.
+    /// With `--retry`: what an earlier run left dead or cancelled begins anew. What ended in this run has had its attempts.
     async fn started_over(&mut self, ended: &Ended<'_>) -> Result<bool, Failure> {
-        if !matches!(ended.state, "dead" | "cancelled") {
+        let at = ended.finished_at.and_then(|text| time::parse(text).ok());
+        if !matches!(ended.state, "dead" | "cancelled") || at.is_none_or(|at| at >= self.plan.begun) {
             return Ok(false);
         }
         let path = format!("/jobs/{}/retry", ended.task_id);
@@ -426,6 +432,8 @@ impl Flight {
     /// Cancels what has not ended, the youngest first, and waits for `limit` until all of it has.
     pub(super) async fn cancel_rest(&mut self, limit: Duration) -> Result<(), Halt> {
         let begun = Instant::now();
+        // Nothing begins anew any more.
+        self.plan.retry = false;
         let ids: Vec<JobId> = self.waiting.values().rev().copied().collect();
         for id in ids {
             // Refused when it has ended just now.

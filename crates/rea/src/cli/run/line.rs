@@ -27,7 +27,7 @@ pub(super) struct Order {
     pub(super) task: String,
     /// The fields of the request, without the braces.
     fields: Vec<u8>,
-    has_key: bool,
+    pub(super) has_key: bool,
     has_root: bool,
 }
 

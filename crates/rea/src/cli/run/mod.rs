@@ -17,13 +17,14 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use ax::model::Timestamp;
 use ax::model::catalogue::nearest;
 use clap::Args;
 
 use batch::Batch;
 use flight::{End, Flight, Halt, Plan};
 use line::Form;
-use output::Written;
+use output::{Found, Written};
 use place::Place;
 use progress::{Progress, Tally};
 use rows::Rows;
@@ -108,6 +109,8 @@ struct Source {
     survey: Option<Survey>,
     /// The same command finds the same batch.
     resumable: bool,
+    /// When the run began.
+    begun: Timestamp,
 }
 
 impl Run {
@@ -126,7 +129,7 @@ impl Run {
             self.say("run: the batch has no lines");
             return Ok(Exit::Ok);
         }
-        let written = self.output.as_deref().map(|path| output::open(path, self.retry)).transpose()?;
+        let rows = self.output.as_deref().map(|path| output::open(path, self.retry)).transpose()?;
         let logs = Logs::install(Choice::default(), &log_filter(&all));
         let runtimes = Runtimes::new().map_err(|e| Failure::new(Exit::Unreachable, format!("can't start: {e}")))?;
         let found = runtimes.jobs.block_on(Place::find(&given, &reach, &logs, runtimes.http.handle()));
@@ -134,7 +137,7 @@ impl Run {
             if !place.is_own() && given.values.iter().any(|(key, _)| *key == Key::Code) {
                 self.say("note: a server runs on this store: its workers run the jobs, and no code is loaded here");
             }
-            runtimes.http.block_on(self.at(place, road, source, form, written))
+            runtimes.http.block_on(self.at(place, road, source, form, rows))
         });
         runtimes.end();
         logs.flush();
@@ -189,7 +192,7 @@ impl Run {
             survey.bad_lines().iter().for_each(|line| self.say(&format!("  {line}")));
         }
         let batch = named.unwrap_or_else(|| Batch::of_content(form.task.as_deref(), &survey.digest));
-        Ok(Source { file: Some(file), batch, survey: Some(survey), resumable: true })
+        Ok(Source { file: Some(file), batch, survey: Some(survey), resumable: true, begun: now() })
     }
 
     /// What can be read once only.
@@ -208,7 +211,7 @@ impl Run {
                 Batch::once(&random)
             }
         };
-        Ok(Source { file, batch, survey: None, resumable })
+        Ok(Source { file, batch, survey: None, resumable, begun: now() })
     }
 
     /// Runs the batch at its place, and closes that.
@@ -218,12 +221,12 @@ impl Run {
         mut road: Road,
         source: Source,
         form: Form,
-        written: Option<(File, Written)>,
+        rows: Option<(File, Found)>,
     ) -> Result<Exit, Failure> {
         let mut signals = StopSignals::listen()?;
-        let ready = self.ready(&place, &mut road, &source, &written).await;
-        let offers = match ready {
-            Ok(offers) => offers,
+        let ready = self.ready(&place, &mut road, &source, rows).await;
+        let (offers, written) = match ready {
+            Ok(ready) => ready,
             Err(failure) => {
                 place.stop(&mut signals).await;
                 place.close().await;
@@ -244,28 +247,30 @@ impl Run {
         exit
     }
 
-    /// What must hold before anything is stored. Gives the tasks that workers offer.
+    /// What must hold before anything is stored, or taken out of the output file. Gives the tasks that workers offer, and the
+    /// file made ready.
     async fn ready(
         &self,
         place: &Place,
         road: &mut Road,
         source: &Source,
-        written: &Option<(File, Written)>,
-    ) -> Result<HashSet<String>, Failure> {
-        if let (Some((_, written)), Some(path)) = (written, &self.output) {
-            written.check_batch(road, &source.batch, path).await?;
+        rows: Option<(File, Found)>,
+    ) -> Result<(HashSet<String>, Option<(File, Written)>), Failure> {
+        let path = self.output.as_deref().unwrap_or(Path::new(""));
+        if let Some((_, found)) = &rows {
+            found.check_batch(road, &source.batch, path).await?;
         }
         let status = road.get("/status").await?;
         let offers = status["offers"].as_array().into_iter().flatten().filter_map(|o| o.as_str().map(str::to_owned));
         let offers: HashSet<String> = offers.collect();
         let asked = source.survey.iter().flat_map(|survey| &survey.tasks).map(|(task, line)| (task.as_str(), *line));
         let asked = asked.chain(self.task.as_deref().map(|task| (task, 0)));
-        match asked.into_iter().find(|(task, _)| !offers.contains(*task)) {
-            Some((task, line)) if !self.keep_going || self.task.is_some() => {
-                Err(not_offered(task, line, &offers, place.is_own()))
-            }
-            _ => Ok(offers),
+        let mut asked = asked.into_iter().filter(|_| !self.keep_going || self.task.is_some());
+        if let Some((task, line)) = asked.find(|(task, _)| !offers.contains(*task)) {
+            return Err(not_offered(task, line, &offers, place.is_own()));
         }
+        let written = rows.map(|(file, found)| found.prepare(file, path)).transpose()?;
+        Ok((offers, written))
     }
 
     fn flight(
@@ -296,6 +301,7 @@ impl Run {
             keep_going: self.keep_going,
             fail_fast: self.fail_fast,
             retry: self.retry,
+            begun: source.begun,
             offers,
             digest: source.survey.map(|survey| survey.digest),
             rows_on_terminal: self.output.is_none() && std::io::stdout().is_terminal(),
@@ -392,6 +398,10 @@ impl Run {
             }
         }
     }
+}
+
+fn now() -> Timestamp {
+    Timestamp(jiff::Timestamp::now().as_microsecond())
 }
 
 /// What stands beside the bar on stderr: warnings, unless someone wants more.

@@ -38,8 +38,6 @@ impl LineSet {
 pub(super) struct Written {
     pub(super) lines: LineSet,
     pub(super) tally: Tally,
-    /// A job of them, to see whose rows these are.
-    job: Option<String>,
 }
 
 /// The fields of a row that are read back.
@@ -53,10 +51,9 @@ struct Known<'a> {
 /// No line of a result is longer: a result of the largest size, an id, and words.
 const ROW_MAX: usize = 16 << 20;
 
-/// Opens the file, made when missing, and reads what is in it. Rows of held jobs, of lines that could not be stored and, with
-/// `retry`, of all that did not succeed are taken out: they will come again.
-pub(super) fn open(path: &Path, retry: bool) -> Result<(File, Written), Failure> {
-    let trouble = |e: io::Error| Failure::new(Exit::Usage, format!("can't use --output {}: {e}", path.display()));
+/// Opens the file, made when missing, and reads what is in it. Whose rows these are is not known yet: nothing is changed.
+pub(super) fn open(path: &Path, retry: bool) -> Result<(File, Found), Failure> {
+    let trouble = |e| unusable(path, &e);
     let file = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(trouble)?;
     if !file.metadata().map_err(trouble)?.is_file() {
         let message = format!("--output {} is no file: a run must be able to read what it wrote", path.display());
@@ -64,13 +61,11 @@ pub(super) fn open(path: &Path, retry: bool) -> Result<(File, Written), Failure>
     }
     lock(&file, path)?;
     let found = read(&file, path, retry)?;
-    if found.dropped == 0 {
-        file.set_len(found.whole).map_err(trouble)?;
-        return Ok((file, found.written));
-    }
-    let file = rewrite(&file, path, &found).map_err(trouble)?;
-    lock(&file, path)?;
-    Ok((file, found.written))
+    Ok((file, found))
+}
+
+fn unusable(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(Exit::Usage, format!("can't use --output {}: {error}", path.display()))
 }
 
 fn lock(file: &File, path: &Path) -> Result<(), Failure> {
@@ -86,8 +81,12 @@ fn lock(file: &File, path: &Path) -> Result<(), Failure> {
     }
 }
 
-struct Found {
+/// What is in the file.
+#[derive(Debug)]
+pub(super) struct Found {
     written: Written,
+    /// A job of its rows, also of those that must not stay, to see whose rows these are.
+    job: Option<String>,
     /// Bytes up to the end of the last whole row.
     whole: u64,
     /// Rows that must not stay.
@@ -100,12 +99,15 @@ fn stays(row: &Known<'_>, retry: bool) -> bool {
 }
 
 fn read(file: &File, path: &Path, retry: bool) -> Result<Found, Failure> {
-    let mut found = Found { written: Written::default(), whole: 0, dropped: 0, retry };
+    let mut found = Found { written: Written::default(), job: None, whole: 0, dropped: 0, retry };
     let mut number = 0;
     each_row(file, |text| {
         number += 1;
         let row: Known<'_> = serde_json::from_slice(text).map_err(|_| foreign(path, number))?;
         found.whole += text.len() as u64;
+        if found.job.is_none() && row.state != "missing" {
+            found.job = row.task_id.map(str::to_owned);
+        }
         if !stays(&row, retry) {
             found.dropped += 1;
             return Ok(());
@@ -115,9 +117,6 @@ fn read(file: &File, path: &Path, retry: bool) -> Result<Found, Failure> {
             return Err(Failure::new(Exit::Usage, message).hint("move it away, or name another file"));
         }
         found.written.tally.count(row.state);
-        if found.written.job.is_none() {
-            found.written.job = row.task_id.map(str::to_owned);
-        }
         Ok(())
     })?;
     Ok(found)
@@ -153,7 +152,7 @@ fn foreign(path: &Path, number: u64) -> Failure {
 }
 
 /// The file without the rows that must not stay, put in its place as a whole.
-fn rewrite(file: &File, path: &Path, found: &Found) -> io::Result<File> {
+fn rewrite(file: &File, path: &Path, retry: bool) -> io::Result<File> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let beside = PathBuf::from(beside);
@@ -163,7 +162,7 @@ fn rewrite(file: &File, path: &Path, found: &Found) -> io::Result<File> {
     let mut failed = None;
     let copied = each_row(file, |text| {
         let row: Result<Known<'_>, _> = serde_json::from_slice(text);
-        if row.is_ok_and(|row| stays(&row, found.retry))
+        if row.is_ok_and(|row| stays(&row, retry))
             && let Err(error) = out.write_all(text)
         {
             failed = Some(error);
@@ -181,7 +180,20 @@ fn rewrite(file: &File, path: &Path, found: &Found) -> io::Result<File> {
     Ok(new)
 }
 
-impl Written {
+impl Found {
+    /// Makes the file ready for more rows. A torn row is cut off; rows of held jobs, of lines that could not be stored and, with
+    /// `retry`, of all that did not succeed are taken out: they will come again.
+    pub(super) fn prepare(self, file: File, path: &Path) -> Result<(File, Written), Failure> {
+        let trouble = |e| unusable(path, &e);
+        if self.dropped == 0 {
+            file.set_len(self.whole).map_err(trouble)?;
+            return Ok((file, self.written));
+        }
+        let file = rewrite(&file, path, self.retry).map_err(trouble)?;
+        lock(&file, path)?;
+        Ok((file, self.written))
+    }
+
     /// Makes sure that the rows are of this batch: by one job of them.
     pub(super) async fn check_batch(&self, road: &mut Road, batch: &Batch, path: &Path) -> Result<(), Failure> {
         let Some(id) = &self.job else { return Ok(()) };
@@ -217,7 +229,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out.jsonl");
         std::fs::write(&path, text).unwrap();
-        let opened = open(&path, retry).map(|(mut file, written)| {
+        let opened = open(&path, retry).map(|(file, found)| {
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text, "changed before it is known whose rows these are");
+            let (mut file, written) = found.prepare(file, &path).unwrap();
             file.write_all(b"+\n").unwrap();
             written
         });
@@ -243,6 +257,17 @@ mod tests {
         let (text, written) = opened(ROWS, true);
         assert_eq!(text, format!("{}\n+\n", lines[0]));
         assert_eq!(written.unwrap().tally.words(), "1 success");
+    }
+
+    #[test]
+    fn rows_that_will_all_come_again_still_say_whose_they_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out.jsonl");
+        for state in ["dead", "held", "cancelled", "skipped"] {
+            let gone = "{\"line\":1,\"task_id\":\"gone\",\"state\":\"missing\",\"error\":null}";
+            std::fs::write(&path, format!("{gone}\n{{\"line\":2,\"task_id\":\"a\",\"state\":\"{state}\"}}\n")).unwrap();
+            assert_eq!(open(&path, true).unwrap().1.job.as_deref(), Some("a"), "{state}");
+        }
     }
 
     #[test]
