@@ -278,7 +278,7 @@ class Loops(unittest.TestCase):
         pools = client._transport._pools
 
         class Ended:
-            """A loop of another thread: while it is looked at, its thread has forgotten it and begun another."""
+            """A loop of another thread: while it is looked at, that thread forgets it and begins another."""
 
             def is_closed(self):
                 pools.pop(self, None)

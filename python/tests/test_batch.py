@@ -83,7 +83,7 @@ class Batches(WithServer):
         self.assertIn("not stored", repr(handle))
 
     def test_a_chunk_that_failed_is_not_passed_over(self):
-        """Whatever the caller does with the error of one call, the batch does not end as if all were stored."""
+        """Whatever the caller does with the error of one call, the batch does not end as if all were in."""
         refused = (503, problem(503, "disk_full", "no room"))
         for go_on in (True, False):
             self.server.script = [refused]

@@ -322,7 +322,7 @@ class Connection(WithServer):
                     del os.environ["REA_TOKEN_FILE"]
                     self.assertEqual(authorization(rea.Client()), "Bearer from-env")
         # A server's own file holds several, some of them as hashes.
-        with tempfile.NamedTemporaryFile("w") as file, mock.patch.dict(os.environ, {"REA_TOKEN_FILE": file.name}):
+        with tempfile.NamedTemporaryFile("w") as file, mock.patch.dict(os.environ, REA_TOKEN_FILE=file.name):
             file.write("# ours\n\nsha256:0123 grafana read\nthe-second web admin\nthe-third\n")
             file.flush()
             self.assertEqual(authorization(rea.Client(self.server.url)), "Bearer the-second")
