@@ -177,7 +177,7 @@ impl Which {
                 return Ok(None);
             }
             let more = if found["more"] == true { " (there are more: run it again for the rest)" } else { "" };
-            if !agreed(&format!("{verb} {count} {}{more}?", plural(count)))? {
+            if !agreed(&format!("{verb} {}{more}?", show::count(count, "job")))? {
                 show::note("nothing was done");
                 return Ok(None);
             }
@@ -198,10 +198,6 @@ pub(super) fn agreed(question: &str) -> Result<bool, Failure> {
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line)?;
     Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
-}
-
-fn plural(count: u64) -> &'static str {
-    if count == 1 { "job" } else { "jobs" }
 }
 
 /// What was done, in one line; refusals and what is left over on stderr.

@@ -1,17 +1,12 @@
 //! `rea db`: looks after the store's file. All but `prune` open it themselves: no server may run meanwhile.
 
-use std::time::Duration;
-
 use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::prune;
-use super::road::{cannot_open, open_store};
+use super::road::{LOCK_WAIT, cannot_open, open_store};
 use super::{Exit, Failure, show};
 use crate::settings::{Flags, Reach, StoreOnly};
-
-/// How long another short command may hold the store.
-const LOCK_WAIT: Duration = Duration::from_secs(2);
 
 /// The verbs of `rea db`.
 #[derive(Args)]

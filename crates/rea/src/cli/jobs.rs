@@ -103,7 +103,8 @@ impl Jobs {
 
     /// This command again, from `cursor` on.
     fn words(&self, cursor: &str) -> String {
-        let filters = self.filters().map(|(name, text)| format!(" --{} {}", name.replace('_', "-"), quoted(text)));
+        let filters =
+            self.filters().map(|(name, text)| format!(" --{} {}", name.replace('_', "-"), show::quoted(text)));
         let limit = if self.limit == LIMIT { String::new() } else { format!(" --limit {}", self.limit) };
         format!("rea jobs{}{limit} --cursor {cursor}", filters.collect::<String>())
     }
@@ -136,16 +137,6 @@ struct Found {
     next: Value,
     total: Value,
     capped: Value,
-}
-
-/// A word as a shell takes it.
-fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.:,/@".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
 }
 
 /// The paused queues; asked for only where a job could run if its queue were not.

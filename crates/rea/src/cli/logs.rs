@@ -3,12 +3,11 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use serde_json::Value;
 
 use super::printed::{Printed, note};
 use super::road::Road;
 use super::whole::whole;
-use super::{Exit, Failure, Reach};
+use super::{Exit, Failure, Reach, show};
 use crate::http::query::encode;
 
 const EXAMPLES: &str = "Examples:
@@ -91,7 +90,7 @@ impl Logs {
                 (attempt, offset) = (attempt + 1, 0);
                 note(&format!("attempt {attempt}"));
             }
-            if at_rest(&job) || self.attempt.is_some_and(|named| named < newest) {
+            if show::at_rest(&job) || self.attempt.is_some_and(|named| named < newest) {
                 printed.end(attempt)?;
                 if silent {
                     note("no output");
@@ -123,9 +122,4 @@ impl Logs {
             offset = piece.next_offset.unwrap_or(offset + piece.body.len() as u64);
         }
     }
-}
-
-/// Nothing more comes unless a person asks for it.
-fn at_rest(job: &Value) -> bool {
-    matches!(job["state"].as_str(), Some("success" | "dead" | "cancelled" | "skipped" | "held"))
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::act::agreed;
 use super::backup::{beside, size};
 use super::flags::span;
-use super::road::Road;
+use super::road::{LOCK_WAIT, Road, cannot_open};
 use super::{Exit, Failure, Reach, show};
 use crate::settings;
 
@@ -107,7 +107,7 @@ impl Prune {
     fn vacuum(&self) -> Result<(u64, u64), Failure> {
         let db = settings::Reach::new(&self.reach.flags.given)?.db;
         let before = size_of(&db);
-        ax::vacuum(&db, Duration::from_secs(2)).map_err(|e| super::road::cannot_open(&db, e))?;
+        ax::vacuum(&db, LOCK_WAIT).map_err(|e| cannot_open(&db, e))?;
         Ok((before, size_of(&db)))
     }
 }

@@ -39,10 +39,7 @@ impl Reload {
             return Ok(Exit::Ok);
         }
         let names = |list: &Value| list.as_array().into_iter().flatten().map(word).collect::<Vec<_>>();
-        let count = match names(&answer["tasks"]).len() {
-            1 => "1 task".to_owned(),
-            n => format!("{n} tasks"),
-        };
+        let count = show::count(names(&answer["tasks"]).len() as u64, "task");
         let change = |what: &str, list: &Value| match names(list) {
             names if names.is_empty() => String::new(),
             names => format!("; {what}: {}", names.join(" ")),

@@ -10,7 +10,7 @@ use clap::{Args, ValueHint};
 use serde_json::json;
 
 use super::backup::{beside, size, sync_folder};
-use super::road::{cannot_open, open_store};
+use super::road::{LOCK_WAIT, cannot_open, open_store};
 use super::show::{self, line};
 use super::{Exit, Failure};
 use crate::backup::read::{self, Target};
@@ -24,8 +24,7 @@ const EXAMPLES: &str = "Examples:
 
 Jobs that have run since the backup was made would run again, so all queues are paused.";
 
-/// How long a short command may still hold the store, and how long jobs of a dead server may take to be gone.
-const LOCK_WAIT: Duration = Duration::from_secs(2);
+/// How long jobs of a dead server may take to be gone.
 const DEAD_WARDENS_TIMEOUT: Duration = Duration::from_secs(10);
 /// The queue that is there before any job.
 const DEFAULT_QUEUE: &str = "default";
@@ -76,6 +75,7 @@ impl Restore {
         let mut engine = reach.engine.clone();
         engine.path = new.store.clone();
         let paused = pause_all(&engine, &manifest.made_at).await?;
+        make_whole(&db)?;
         let kept = put_in_place(&new, &db).map_err(|e| {
             Failure::new(Exit::Unreachable, format!("can't put the store in place: {e}"))
                 .hint(format!("what was at {0} may be at {0}.before-restore", db.display()))
@@ -162,12 +162,24 @@ async fn pause_all(options: &ax::Options, made_at: &str) -> Result<Vec<String>, 
     paused.map_err(trouble)
 }
 
+/// Brings what is only in the write-ahead log into the store's file, which is then the whole store and is moved in one step: a
+/// crash between two would part it from its last jobs. A damaged store can't be helped, and is moved as it is.
+fn make_whole(db: &Path) -> Result<(), Failure> {
+    let log = beside(db, "-wal");
+    // The last one who closes a store empties its log; the lock keeps other servers and commands away.
+    if !has_content(db) || !has_content(&log) || ax::look_through(db).is_err() || !has_content(&log) {
+        return Ok(());
+    }
+    let message = format!("another program has {} open: its last jobs are still in {}", db.display(), log.display());
+    Err(Failure::new(Exit::Locked, message).hint("end that program; nothing was changed"))
+}
+
 /// Moves what is there aside, and the new store to its name. Gives the name under which the old one is kept.
 fn put_in_place(new: &New, db: &Path) -> std::io::Result<Option<PathBuf>> {
     let old_logs = LogStore::of(db).root().to_owned();
     let kept = if has_content(db) || old_logs.exists() { Some(free_name(db)) } else { None };
     if let Some(kept) = &kept {
-        // The write-ahead log belongs to the file: without it the last jobs would be missing.
+        // The write-ahead log of a damaged store belongs to the file: without it the last jobs would be missing.
         for suffix in ["-wal", "-shm", ""] {
             move_if_there(&beside(db, suffix), &beside(kept, suffix))?;
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ax::{Engine, OpenError, Options};
 use axum::body::Body;
@@ -15,7 +15,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::net::TcpStream;
 
-use super::{Exit, Failure, Reach, address};
+use super::{Exit, Failure, Reach, address, show};
 use crate::http::guard::Guard;
 use crate::http::tokens::Token;
 use crate::http::{Api, Shared};
@@ -29,7 +29,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the first piece of something large may take: a copy of the whole store is made before it.
 const DOWNLOAD_BEGINS: Duration = Duration::from_secs(3600);
 /// How long another short command may hold the store before this one gives up.
-const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+pub(super) const LOCK_WAIT: Duration = Duration::from_secs(3);
 
 /// A way to ask.
 pub(super) enum Road {
@@ -76,17 +76,9 @@ impl Road {
             return Err(Failure::new(Exit::Unreachable, message)
                 .hint("start a server: rea serve tasks.py; rea init makes a directory to begin with"));
         }
-        let begun = std::time::Instant::now();
-        loop {
-            match open_store(&reach.engine, Duration::ZERO).await {
-                Ok(engine) => return Ok(Road::over(engine, reach)),
-                Err(OpenError::Locked { url: Some(url), pid, .. }) => return Road::connect(&url, pid, reach).await,
-                // A short command, or a server that is just starting.
-                Err(OpenError::Locked { .. }) if begun.elapsed() < LOCK_PATIENCE => {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-                Err(error) => return Err(cannot_open(&reach.db, error)),
-            }
+        match open_or_connect(&reach.engine, reach).await? {
+            Found::Store(engine) => Ok(Road::over(engine, reach)),
+            Found::Server(road) => Ok(road),
         }
     }
 
@@ -174,7 +166,8 @@ impl Road {
             Road::Server { url, host, pid, token, sender } => {
                 let request = build(Method::POST, path, host, token.as_ref(), Full::new(body.into()))?;
                 let sent = tokio::time::timeout(DOWNLOAD_BEGINS, sender.send_request(request)).await;
-                let response = sent.map_err(|_| too_slow(url, *pid))?.map_err(|e| lost(url, &e.to_string()))?;
+                let response =
+                    sent.map_err(|_| too_slow(url, *pid, DOWNLOAD_BEGINS))?.map_err(|e| lost(url, &e.to_string()))?;
                 let (head, body) = response.into_parts();
                 (head, Body::new(body), (url.clone(), *pid))
             }
@@ -188,7 +181,7 @@ impl Road {
                 Ok(Some(Ok(frame))) => frame.data_ref().map_or(Ok(()), |piece| take(piece))?,
                 Ok(Some(Err(error))) => return Err(lost(&whose.0, &error.to_string())),
                 Ok(None) => return Ok(()),
-                Err(_) => return Err(too_slow(&whose.0, whose.1)),
+                Err(_) => return Err(too_slow(&whose.0, whose.1, ANSWER_TIMEOUT)),
             }
         }
     }
@@ -222,10 +215,11 @@ impl Road {
                     let (head, body) = sender.send_request(request).await?.into_parts();
                     Ok::<_, hyper::Error>((head, body.collect().await?.to_bytes()))
                 };
-                match tokio::time::timeout(ANSWER_TIMEOUT + waits, exchange).await {
+                let limit = ANSWER_TIMEOUT + waits;
+                match tokio::time::timeout(limit, exchange).await {
                     Ok(Ok(answer)) => Ok(answer),
                     Ok(Err(error)) => Err(lost(url, &error.to_string())),
-                    Err(_) => Err(too_slow(url, *pid)),
+                    Err(_) => Err(too_slow(url, *pid, limit)),
                 }
             }
         }
@@ -259,6 +253,30 @@ fn loopback_guard() -> Guard {
     Guard::new(None, Vec::new(), [127, 0, 0, 1].into())
 }
 
+/// Who is to be asked.
+pub(super) enum Found {
+    /// Nobody had the store; it is open here now.
+    Store(Engine),
+    Server(Road),
+}
+
+/// Opens the store, or finds the server that has it. A short command, or a server that is just starting, is waited for.
+pub(super) async fn open_or_connect(options: &Options, reach: &settings::Reach) -> Result<Found, Failure> {
+    let begun = Instant::now();
+    loop {
+        match open_store(options, Duration::ZERO).await {
+            Ok(engine) => return Ok(Found::Store(engine)),
+            Err(OpenError::Locked { url: Some(url), pid, .. }) => {
+                return Road::connect(&url, pid, reach).await.map(Found::Server);
+            }
+            Err(OpenError::Locked { .. }) if begun.elapsed() < LOCK_WAIT => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Err(error) => return Err(cannot_open(&reach.db, error)),
+        }
+    }
+}
+
 /// Opens the store as a short command does.
 pub(super) async fn open_store(options: &Options, lock_wait: Duration) -> Result<Engine, OpenError> {
     let mut options = options.clone();
@@ -272,9 +290,9 @@ fn lost(url: &str, why: &str) -> Failure {
 }
 
 /// The server is there and says nothing.
-fn too_slow(url: &str, pid: Option<u32>) -> Failure {
+fn too_slow(url: &str, pid: Option<u32>, limit: Duration) -> Failure {
     let who = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
-    lost(url, &format!("it took longer than {} s", ANSWER_TIMEOUT.as_secs()))
+    lost(url, &format!("it took longer than {}", show::duration(limit)))
         .hint(format!("the server{who} may be stopped, or its disk is stuck: look at it and at its log"))
 }
 
@@ -343,9 +361,10 @@ mod tests {
 
     #[test]
     fn a_silent_server_is_named_by_its_process_and_may_have_done_it() {
-        let failure = too_slow("http://127.0.0.1:8000", Some(17));
+        let failure = too_slow("http://127.0.0.1:8000", Some(17), ANSWER_TIMEOUT);
         assert!(failure.unanswered && failure.exit == Exit::Unreachable);
         assert!(failure.message.contains("30 s") && failure.hint.unwrap().contains("process 17"));
-        assert!(!too_slow("http://127.0.0.1:8000", None).hint.unwrap().contains("process"));
+        let failure = too_slow("http://127.0.0.1:8000", None, DOWNLOAD_BEGINS);
+        assert!(failure.message.contains("60 min") && !failure.hint.unwrap().contains("process"));
     }
 }

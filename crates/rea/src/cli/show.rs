@@ -1,7 +1,9 @@
 //! How answers look on a terminal, and without one: tables, times, colours. Foreign text is made harmless here.
 
 use std::io::{IsTerminal, Write};
+use std::time::Duration;
 
+use ax::model::State;
 use comfy_table::{Cell, Color, ContentArrangement, Table, presets};
 use serde_json::Value;
 
@@ -179,6 +181,20 @@ pub(super) fn is_utf8() -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
+/// How long, in one unit.
+pub(super) fn duration(span: Duration) -> String {
+    duration_ms(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// A word as a shell reads it back.
+pub(super) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:=,@%+".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
 /// `1 job`, `2 jobs`.
 pub(super) fn count(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
@@ -197,6 +213,11 @@ pub(super) fn json(value: &impl serde::Serialize) -> Result<(), Failure> {
 /// A traceback or other text of many lines: each made harmless, indented.
 pub(super) fn block(text: &str) -> Result<(), Failure> {
     text.lines().try_for_each(|l| line(format!("    {}", for_terminal(l))))
+}
+
+/// Whether a job in this state stays in it unless a person asks for more.
+pub(super) fn at_rest(job: &Value) -> bool {
+    job["state"].as_str().and_then(State::from_word).is_some_and(State::is_at_rest)
 }
 
 /// The word for a job's state: `ready` where it is due.
@@ -245,6 +266,20 @@ mod tests {
             assert_eq!(number(&value.into()), text);
         }
         assert_eq!(number(&7.into()), "7");
+    }
+
+    #[test]
+    fn words_are_quoted_as_a_shell_reads_them() {
+        for (word, typed) in [
+            ("--a-b/c.py", "--a-b/c.py"),
+            ("a b", "'a b'"),
+            ("it's", r"'it'\''s'"),
+            ("", "''"),
+            ("$X", "'$X'"),
+            ("任务", "任务"),
+        ] {
+            assert_eq!(quoted(word), typed);
+        }
     }
 
     #[test]

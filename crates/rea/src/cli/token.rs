@@ -1,6 +1,6 @@
 //! `rea token`: makes tokens, so that nobody has to think of one.
 
-use std::fs::{OpenOptions, Permissions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::Write as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::PathBuf;
@@ -126,10 +126,15 @@ fn add(file: &PathBuf, whole: &str) -> Result<(), Failure> {
     }
     let mut options = OpenOptions::new();
     options.append(true).mode(0o600);
+    let close = |opened: File| opened.set_permissions(Permissions::from_mode(0o600)).map(|()| opened);
     let mut opened = match options.clone().create_new(true).open(file) {
         // The umask takes nothing away from its owner.
-        Ok(made) => made.set_permissions(Permissions::from_mode(0o600)).map(|()| made),
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => options.open(file),
+        Ok(made) => close(made),
+        // An empty one was read by nobody: it is made as a new one would be. Not a device, which is everyone's.
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => options.open(file).and_then(|opened| {
+            let is_file = opened.metadata()?.is_file();
+            if text.is_empty() && is_file { close(opened) } else { Ok(opened) }
+        }),
         Err(e) => Err(e),
     }
     .map_err(cannot)?;

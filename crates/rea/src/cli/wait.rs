@@ -28,7 +28,7 @@ pub(super) async fn wait(road: &mut Road, id: &str, limit: Duration, json: bool)
         let (job, exact) = road.get_exact(&format!("/jobs/{id}?wait={:.3}", left.as_secs_f64()), left).await?;
         teller.tell(road, &job).await?;
         let state = job["state"].as_str().unwrap_or_default();
-        let ended = matches!(state, "success" | "dead" | "cancelled" | "skipped" | "held");
+        let ended = show::at_rest(&job);
         if ended && json {
             show::json(&exact)?;
         }

@@ -1,6 +1,8 @@
 //! A backup of a store at work, and what comes back of it.
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::bed::Bed;
@@ -100,6 +102,50 @@ async fn a_damaged_backup_changes_nothing() {
     std::fs::write(&path, &whole).unwrap();
     assert_eq!(bed.rea(&["restore", "b.tar", "--db", "new.db"]).code, 0, "a new place needs no --force");
     assert_eq!(bed.rea(&["job", &id, "--json", "--db", "new.db"]).json()["args"][0], 1);
+}
+
+/// The file of the old store alone is the whole store when it is moved: its last jobs can't be parted from it by a crash.
+#[test]
+fn a_store_whose_last_jobs_are_in_the_log_is_moved_aside_whole() {
+    let bed = Bed::new();
+    let path = |name: &str| bed.dir.path().join(name);
+    let server = bed.serve(&["tasks.py"]);
+    assert_eq!(bed.rea(&["backup", "b.tar", "--no-logs"]).code, 0);
+    let later = bed.rea(&["enqueue", "tasks:add", "6", "7", "--delay", "1h"]).word().to_owned();
+    // Killed.
+    drop(server);
+    assert!(std::fs::metadata(path("rea.db-wal")).unwrap().len() > 0);
+    // Another program that reads the store keeps its log.
+    let reads = "import sqlite3, sys\nc = sqlite3.connect('rea.db', isolation_level=None)\nc.execute('BEGIN')\n\
+                 c.execute('SELECT count(*) FROM sqlite_master').fetchall()\nprint('reads', flush=True)\nsys.stdin.read()\n";
+    let mut reader = Command::new("python3")
+        .args(["-c", reads])
+        .current_dir(bed.dir.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    BufReader::new(reader.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    assert_eq!(said, "reads\n");
+    let busy = bed.rea(&["restore", "b.tar", "--force"]);
+    assert!(busy.code == 6 && busy.err.contains("nothing was changed"), "{}", busy.err);
+    assert!(path("rea.db").exists() && path("rea.db-wal").exists() && !path("rea.db.before-restore").exists());
+    // It is killed as well, so that it does not empty the log at its end.
+    reader.kill().unwrap();
+    reader.wait().unwrap();
+    assert!(std::fs::metadata(path("rea.db-wal")).unwrap().len() > 0);
+    let back = bed.rea(&["restore", "b.tar", "--force"]);
+    assert_eq!(back.code, 0, "{}", back.err);
+    assert!(!path("rea.db.before-restore-wal").exists(), "it was emptied before the file was moved");
+    assert_eq!(bed.rea(&["job", &later]).code, 3);
+    let old = bed.rea(&["job", &later, "--db", "rea.db.before-restore"]);
+    assert_eq!(old.code, 0, "{}", old.err);
+    // A store that can't be read is moved as it is.
+    std::fs::write(path("rea.db"), "no store").unwrap();
+    std::fs::write(path("rea.db-wal"), "no log").unwrap();
+    assert_eq!(bed.rea(&["restore", "b.tar", "--force"]).code, 0);
+    assert_eq!(std::fs::read_to_string(path("rea.db.before-restore-2")).unwrap(), "no store");
 }
 
 #[test]

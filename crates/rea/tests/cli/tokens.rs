@@ -71,7 +71,6 @@ fn a_token_is_made_once_under_one_name() {
         said.err
     );
     assert_ne!(said.out, bed.rea(&["token", "new", "web"]).out);
-    std::fs::write(bed.dir.path().join("open.token"), "").unwrap();
     for (words, wrong) in [
         (vec!["token", "new", "a b"], "letters, digits"),
         (vec!["token", "new", "web", "--file", "no/such/dir"], "can't write no/such/dir"),
@@ -84,4 +83,28 @@ fn a_token_is_made_once_under_one_name() {
     assert!(said.code == 2 && said.err.contains("named web already"), "{}", said.err);
     assert_eq!(bed.rea(&["token", "new", "ops", "--file", "t"]).code, 0);
     assert_eq!(std::fs::read_to_string(bed.dir.path().join("t")).unwrap().lines().count(), 2);
+}
+
+/// Whatever was there before, nobody else can read a file that a token was put into.
+#[test]
+fn a_token_is_never_put_where_others_can_read_it() {
+    let bed = Bed::new();
+    let token = "0123456789abcdef0123456789abcdef";
+    for (name, before, mode, code) in [
+        ("empty", "", 0o644, 0),
+        ("closed", "", 0o600, 0),
+        ("open", &*format!("{token} web\n"), 0o644, 2),
+        ("comment", "# tokens\n", 0o644, 2),
+    ] {
+        let file = bed.dir.path().join(name);
+        std::fs::write(&file, before).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        let said = bed.rea(&["token", "new", "ops", "--file", name]);
+        assert_eq!(said.code, code, "{name}: {}", said.err);
+        let (text, after) = (std::fs::read_to_string(&file).unwrap(), std::fs::metadata(&file).unwrap());
+        match code {
+            0 => assert_eq!((text.lines().count(), after.permissions().mode() & 0o777), (1, 0o600), "{name}"),
+            _ => assert_eq!(text, before, "{name}"),
+        }
+    }
 }

@@ -112,7 +112,7 @@ fn ctrl_c_lets_running_jobs_finish_and_the_same_command_goes_on() {
     let output = child.wait_with_output().unwrap();
     let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert_eq!(output.status.code(), Some(8), "{err}");
-    assert!(err.contains("the same command: rea run jobs.jsonl tasks.py --workers 2"), "{err}");
+    assert!(err.contains("rea run jobs.jsonl tasks.py --workers 2\n"), "{err}");
     let (first, begun) = (rows(&out), bed.lines("log").len());
     assert_eq!(first.len(), begun, "what had begun has finished, and has its row: {out} {err}");
     assert!(first.len() < 40 && first.values().all(|row| row["state"] == "success"), "{out}");
@@ -181,7 +181,9 @@ fn the_first_failure_ends_the_run_when_asked_and_a_retry_takes_up_what_is_left()
 /// A line that can't be a job has failed as well, whether that is seen here or by the store: no line after it is stored.
 #[test]
 fn a_refused_line_ends_the_run_when_the_first_failure_is_to() {
-    for (name, refused) in [("here", "{oops".to_owned()), ("store", json!({"task": "tasks:noted", "key": "a"}).to_string())] {
+    for (name, refused) in
+        [("here", "{oops".to_owned()), ("store", json!({"task": "tasks:noted", "key": "a"}).to_string())]
+    {
         let bed = Bed::new();
         let first = json!({"task": "tasks:noted", "args": [bed.text("log"), 1], "key": "a"});
         let rest: String = noted(&bed, 300, "log", 0.0).map(|line| line.to_string() + "\n").collect();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 use serde_json::json;
 
-use super::show::{self, line};
+use super::show::{self, line, quoted};
 use super::{Exit, Failure};
 use crate::logs::for_terminal;
 use crate::settings::FILE_NAME;
@@ -45,11 +45,21 @@ impl Init {
             return Err(Failure::new(Exit::Usage, message).hint("name a new directory: rea init jobs"));
         }
         fs::create_dir_all(dir).map_err(|e| cannot("make", dir, &e))?;
-        for (name, text) in files {
-            write_new(&dir.join(name), text)?;
+        let ignored = Ignored::read(dir.join(".gitignore"))?;
+        let mut made = Vec::new();
+        let written = files.into_iter().try_for_each(|(name, text)| {
+            let path = dir.join(name);
+            write_new(&path, text)?;
+            made.push(path);
+            Ok(())
+        });
+        if let Err(failure) = written.and_then(|()| ignored.write()) {
+            for path in made {
+                let _ = fs::remove_file(path);
+            }
+            return Err(failure);
         }
-        let ignored = ignore(&dir.join(".gitignore"))?;
-        self.tell(ignored)
+        self.tell(!ignored.more.is_empty())
     }
 
     fn tell(&self, ignored: bool) -> Result<Exit, Failure> {
@@ -76,25 +86,44 @@ impl Init {
 /// Never over anything: the file must be new.
 fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
     let file = fs::OpenOptions::new().write(true).create_new(true).open(path);
-    file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|e| cannot("write", path, &e))
+    let written = file.and_then(|mut file| {
+        file.write_all(text.as_bytes()).inspect_err(|_| {
+            let _ = fs::remove_file(path);
+        })
+    });
+    written.map_err(|e| cannot("write", path, &e))
 }
 
-/// Adds the lines that are missing; whether there were any.
-fn ignore(path: &Path) -> Result<bool, Failure> {
-    let present = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(e) => return Err(cannot("read", path, &e)),
-    };
-    let missing: Vec<&str> = IGNORED.iter().copied().filter(|l| !present.lines().any(|p| p.trim() == *l)).collect();
-    if missing.is_empty() {
-        return Ok(false);
+/// The file of what git ignores.
+struct Ignored {
+    path: PathBuf,
+    /// The lines that it lacks, as they are to be added.
+    more: String,
+}
+
+impl Ignored {
+    /// Git takes any bytes for names; those that are no text are none of ours.
+    fn read(path: PathBuf) -> Result<Ignored, Failure> {
+        let present = match fs::read(&path) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(e) => return Err(cannot("read", &path, &e)),
+        };
+        let lacks = |l: &&&str| !present.lines().any(|p| p.trim() == **l);
+        let mut more: String = IGNORED.iter().filter(lacks).map(|l| format!("{l}\n")).collect();
+        if !more.is_empty() && !present.is_empty() && !present.ends_with('\n') {
+            more.insert(0, '\n');
+        }
+        Ok(Ignored { path, more })
     }
-    let newline = if present.is_empty() || present.ends_with('\n') { "" } else { "\n" };
-    let file = fs::OpenOptions::new().append(true).create(true).open(path);
-    file.and_then(|mut file| writeln!(file, "{newline}{}", missing.join("\n")))
-        .map_err(|e| cannot("write", path, &e))?;
-    Ok(true)
+
+    fn write(&self) -> Result<(), Failure> {
+        if self.more.is_empty() {
+            return Ok(());
+        }
+        let file = fs::OpenOptions::new().append(true).create(true).open(&self.path);
+        file.and_then(|mut file| file.write_all(self.more.as_bytes())).map_err(|e| cannot("write", &self.path, &e))
+    }
 }
 
 fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Failure {
@@ -108,14 +137,20 @@ fn place(dir: &Path) -> String {
 
 /// What to type next; it works as it stands.
 fn commands(dir: &Path) -> [String; 3] {
-    let cd = if dir == Path::new(".") { String::new() } else { format!("cd {} && ", quoted(&dir.to_string_lossy())) };
+    let dir = dir.to_string_lossy();
+    let cd = match &*dir {
+        "." => String::new(),
+        // Not a flag of `cd`.
+        dash if dash.starts_with('-') => format!("cd {} && ", quoted(&format!("./{dash}"))),
+        dir => format!("cd {} && ", quoted(dir)),
+    };
     let rea = program();
     ["serve", "enqueue tasks:greet Ada --wait", "enqueue tasks:unsteady --wait"]
         .map(|words| format!("{cd}{rea} {words}"))
 }
 
 /// `rea` if the shell finds this program by that name, else its whole path.
-fn program() -> String {
+pub(super) fn program() -> String {
     let Ok(this) = std::env::current_exe() else { return "rea".to_owned() };
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|dir| dir.join("rea")).find(|file| file.is_file());
@@ -125,35 +160,49 @@ fn program() -> String {
     }
 }
 
-/// For the shell.
-fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | '+' | ',' | ':' | '@');
-    match !text.is_empty() && !text.starts_with('-') && text.chars().all(plain) {
-        true => text.to_owned(),
-        false if text.starts_with('-') => format!("'./{}'", text.replace('\'', r"'\''")),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn commands_are_quoted_for_the_shell() {
-        for (text, typed) in
-            [("a/b-c", "a/b-c"), ("my jobs", "'my jobs'"), ("it's", r"'it'\''s'"), ("-x", "'./-x'"), ("任务", "任务")]
-        {
-            assert_eq!(quoted(text), typed);
+        for (dir, typed) in [("a/b-c", "cd a/b-c && "), ("my jobs", "cd 'my jobs' && "), ("-x", "cd ./-x && ")] {
+            let serve = &commands(Path::new(dir))[0];
+            assert!(serve.starts_with(typed), "{serve}");
         }
+        assert!(!commands(Path::new("."))[0].contains("cd "));
     }
 
     #[test]
     fn lines_of_gitignore_are_added_once() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join(".gitignore");
-        fs::write(&file, "/target\n__pycache__/").unwrap();
-        assert_eq!((ignore(&file).unwrap(), ignore(&file).unwrap()), (true, false));
-        assert_eq!(fs::read_to_string(&file).unwrap(), "/target\n__pycache__/\nrea.db*\nrea.token\n");
+        fs::write(&file, b"/target\n\xff\n__pycache__/").unwrap();
+        for added in [true, false] {
+            let ignored = Ignored::read(file.clone()).unwrap();
+            assert_eq!(ignored.more.is_empty(), !added);
+            ignored.write().unwrap();
+        }
+        assert_eq!(fs::read(&file).unwrap(), b"/target\n\xff\n__pycache__/\nrea.db*\nrea.token\n");
+    }
+
+    #[test]
+    fn all_of_it_or_nothing_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let init = || Init { dir: dir.path().to_owned(), json: true }.run();
+        let there = || fs::read_dir(dir.path()).unwrap().count();
+        // It can't be read; it can't be written.
+        for target in [None, Some("no/such/place")] {
+            let ignored = dir.path().join(".gitignore");
+            match target {
+                None => fs::create_dir(&ignored).unwrap(),
+                Some(target) => std::os::unix::fs::symlink(target, &ignored).unwrap(),
+            }
+            assert!(init().is_err() && there() == 1, "{target:?}");
+            let _ = fs::remove_dir(&ignored);
+            let _ = fs::remove_file(&ignored);
+        }
+        assert!(init().is_ok() && there() == 3, "once that is mended it goes");
+        assert!(init().is_err() && there() == 3);
     }
 }

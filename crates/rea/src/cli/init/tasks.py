@@ -1,4 +1,4 @@
-# Two tasks to start from. `rea serve` loads this file when it starts; after a change start it again.
+# Two tasks to start from. `rea serve` loads this file when it starts; after a change: `rea reload`.
 import rea
 from rea.exception import RetryableError
 from rea.task import task

@@ -30,6 +30,7 @@ use progress::{Progress, Tally};
 use rows::Rows;
 use survey::Survey;
 
+use super::init::program;
 use super::road::Road;
 use super::serve::{Runtimes, StopSignals};
 use super::{Exit, Failure, flags, show};
@@ -319,7 +320,7 @@ impl Run {
     ) -> Result<End, Failure> {
         let early = !matches!(ended, Ok(End::All));
         if early && place.is_own() && !matches!(ended, Ok(End::Unread)) {
-            let grace = show::duration_ms(u64::try_from(place.grace().as_millis()).unwrap_or(u64::MAX));
+            let grace = show::duration(place.grace());
             let how = format!("run: taking no more lines; running jobs may finish for {grace}, Ctrl-C ends them now");
             if !self.quiet {
                 flight.progress.tell(&how);
@@ -360,7 +361,7 @@ impl Run {
         };
         let summary = |what: &str| {
             let of = flight.progress.total().map_or(String::new(), |total| format!(" of {total}"));
-            let took = show::duration_ms(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+            let took = show::duration(took);
             let mut text = format!("run: {what}, {}{of} lines in {took}: {}", tally.done(), tally.words());
             if tally.written_before + tally.stored_before > 0 {
                 let before = tally.written_before + tally.stored_before;
@@ -435,33 +436,13 @@ fn list(offers: &HashSet<String>) -> String {
 
 /// What was typed, to be typed again.
 fn this_command() -> String {
-    let mut words = std::env::args_os().map(|word| quoted(&word.to_string_lossy()));
-    let program = words.next().unwrap_or_default();
-    let name = Path::new(&program).file_name().map_or(program.clone(), |name| name.to_string_lossy().into_owned());
-    std::iter::once(name).chain(words).collect::<Vec<_>>().join(" ")
-}
-
-/// As a shell reads it back.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
+    let words = std::env::args_os().skip(1).map(|word| show::quoted(&word.to_string_lossy()));
+    std::iter::once(program()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_are_quoted_as_a_shell_reads_them() {
-        for (word, typed) in
-            [("a-b/c.py", "a-b/c.py"), ("a b", "'a b'"), ("it's", "'it'\\''s'"), ("", "''"), ("$X", "'$X'")]
-        {
-            assert_eq!(quoted(word), typed);
-        }
-    }
 
     #[test]
     fn a_task_that_no_worker_offers_is_told_with_what_is_near() {

@@ -230,7 +230,11 @@ mod tests {
         let path = dir.path().join("out.jsonl");
         std::fs::write(&path, text).unwrap();
         let opened = open(&path, retry).map(|(file, found)| {
-            assert_eq!(std::fs::read_to_string(&path).unwrap(), text, "changed before it is known whose rows these are");
+            assert_eq!(
+                std::fs::read_to_string(&path).unwrap(),
+                text,
+                "changed before it is known whose rows these are"
+            );
             let (mut file, written) = found.prepare(file, &path).unwrap();
             file.write_all(b"+\n").unwrap();
             written

@@ -3,21 +3,18 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ax::{Engine, OpenError, Silent, StopReport};
+use ax::{Engine, Silent, StopReport};
 use tokio::runtime::Handle;
 
-use crate::cli::road::{Road, cannot_open, open_store};
+use crate::cli::road::{Found, Road, open_or_connect};
 use crate::cli::serve::{self, Server, StopSignals};
 use crate::cli::{Exit, Failure};
 use crate::http::Host;
 use crate::http::feed::{Feed, Tee};
 use crate::logs::Logs;
 use crate::settings::{self, Given, Key, Reach, Value};
-
-/// How long a short command may hold the store before the run gives up.
-const LOCK_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Who executes the jobs.
 pub(super) enum Place {
@@ -43,21 +40,12 @@ impl Place {
         if !reach.db.exists() {
             settings.as_ref().map_err(Failure::clone)?;
         }
-        let mut engine = reach.clone();
+        let mut options = reach.engine.clone();
         let feed = Feed::new(format!("{:x}", jiff::Timestamp::now().as_microsecond()));
-        engine.engine.journal = Arc::new(Tee { log: Silent, feed: Arc::clone(&feed) });
-        let begun = Instant::now();
-        let engine = loop {
-            match open_store(&engine.engine, Duration::ZERO).await {
-                Ok(engine) => break engine,
-                Err(OpenError::Locked { url: Some(url), pid, .. }) => {
-                    return Ok((Place::Server, Road::connect(&url, pid, reach).await?));
-                }
-                Err(OpenError::Locked { .. }) if begun.elapsed() < LOCK_PATIENCE => {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-                Err(error) => return Err(cannot_open(&reach.db, error)),
-            }
+        options.journal = Arc::new(Tee { log: Silent, feed: Arc::clone(&feed) });
+        let engine = match open_or_connect(&options, reach).await? {
+            Found::Store(engine) => engine,
+            Found::Server(road) => return Ok((Place::Server, road)),
         };
         let settings = match settings {
             Ok(settings) => settings,
