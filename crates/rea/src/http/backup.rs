@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderValue, Response, header};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedMutexGuard, mpsc};
 
 use super::events::Pieces;
 use super::{Answer, Shared, body, now};
@@ -22,22 +22,23 @@ const PIECE_BYTES: usize = 64 << 10;
 /// `POST /backup` with `{}` or `{"logs": false}`. One at a time; others wait.
 pub(super) async fn make(State(shared): State<Shared>, body: Body) -> Answer {
     let with_logs = with_logs(&body::read(body, 1024).await?)?;
-    let turn = shared.backup_turn().lock_owned().await;
     let logs = shared.output().root().to_owned();
     // Beside the store, because there is room for the store itself. One that a crash has left is of no use.
-    let copy = Copy(logs.with_extension("copying"));
+    let copy = Copy { file: logs.with_extension("copying"), _turn: shared.backup_turn().lock_owned().await };
     copy.remove();
-    let copied = shared.engine().copy_to(copy.0.clone()).await?;
+    let engine = shared.engine().clone();
+    // In a task of its own: the copy is made to its end also when the client goes away, and its turn lasts as long.
+    let copying = tokio::spawn(async move { engine.copy_to(copy.file.clone()).await.map(|copied| (copy, copied)) });
+    let (copy, copied) = copying.await.map_err(|e| Problem::new(Code::Internal, e.to_string()))??;
     let made_at = time::text(now());
     let (sender, receiver) = mpsc::channel(PIECES);
     tokio::task::spawn_blocking(move || {
-        let (_turn, out) = (turn, Sending { sender, piece: Vec::with_capacity(PIECE_BYTES) });
+        let out = Sending { sender, piece: Vec::with_capacity(PIECE_BYTES) };
         let logs: Option<&Path> = with_logs.then_some(&logs);
-        if let Err(error) = write(out, &copy.0, &copied, logs, made_at) {
+        if let Err(error) = write(out, &copy.file, &copied, logs, made_at) {
             // The client sees that the end is missing.
             tracing::warn!(%error, "a backup broke off");
         }
-        copy.remove();
     });
     let mut response = Response::new(Body::new(Pieces(receiver)));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-tar"));
@@ -60,13 +61,17 @@ fn with_logs(body: &[u8]) -> Result<bool, Problem> {
     Ok(logs)
 }
 
-/// The copy's file; gone when it is no more needed, whatever happens.
-struct Copy(PathBuf);
+/// The copy's file; gone when it is no more needed, whatever happens, and then it is the next one's turn.
+struct Copy {
+    file: PathBuf,
+    /// Given back after `drop`, so that the file that is deleted there is never the next one's.
+    _turn: OwnedMutexGuard<()>,
+}
 
 impl Copy {
     fn remove(&self) {
         for suffix in ["", "-wal", "-shm", "-journal"] {
-            let mut file = self.0.clone().into_os_string();
+            let mut file = self.file.clone().into_os_string();
             file.push(suffix);
             let _ = std::fs::remove_file(file);
         }

@@ -129,8 +129,6 @@ fn query_of(filter: &Filter) -> String {
     pairs.collect::<Vec<_>>().join("&")
 }
 
-const QUERY_FIELDS: &[&str] = &["state", "task", "queue", "tag", "trace_id", "root_id", "key", "limit", "cursor"];
-
 #[test]
 fn fuzz_list_query() {
     let corpus: &[&[u8]] = &[
@@ -141,12 +139,12 @@ fn fuzz_list_query() {
     ];
     let limits = Limits::default();
     let words: Vec<&str> =
-        QUERY_FIELDS.iter().copied().chain(["dead,", "ready", "%2", "&limit=", "&cursor=a"]).collect();
+        jobs::FIELDS.iter().copied().chain(["dead,", "ready", "%2", "&limit=", "&cursor=a"]).collect();
     fuzz::run("list_query", corpus, &words, |input| {
         // A request's target is ASCII by the time it is read; what is not is refused by the HTTP library.
         let text = String::from_utf8_lossy(input);
         let read = || -> Result<_, Problem> {
-            let query = Query::parse(Some(&text), QUERY_FIELDS)?;
+            let query = Query::parse(Some(&text), jobs::FIELDS)?;
             let filter = jobs::filter(&query, &limits)?;
             let limit = super::query::limit(&query, 50, 200)?;
             Ok((filter, limit, query.text("cursor").map(cursor::parse).transpose()?))
@@ -161,9 +159,9 @@ fn fuzz_list_query() {
             assert!(after.0 >= 0);
         }
         let again = query_of(&filter);
-        let query = Query::parse(Some(&again), QUERY_FIELDS).unwrap();
+        let query = Query::parse(Some(&again), jobs::FIELDS).unwrap();
         assert_eq!(jobs::filter(&query, &limits).as_ref(), Ok(&filter), "{again}");
-        let has = QUERY_FIELDS.iter().filter(|field| again.contains(&format!("{field}=")));
+        let has = jobs::FIELDS.iter().filter(|field| again.contains(&format!("{field}=")));
         fuzz::taken(has.copied().collect::<String>())
     });
 }

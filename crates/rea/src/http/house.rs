@@ -20,8 +20,10 @@ pub(super) enum Stage {
     Idle,
     /// The body of a request arrives.
     Reading,
-    /// A request is worked on, or its answer is on its way.
+    /// A request is worked on, or its answer is made.
     Busy,
+    /// The answer is whole, and some of it may still be here.
+    Sent,
 }
 
 /// The connections of one server.
@@ -107,6 +109,13 @@ impl Guest {
         self.stage.store(stage as u8, Ordering::Relaxed);
     }
 
+    /// Says that all that was to be sent has left this process.
+    pub(super) fn flushed(&self) {
+        if self.stage.load(Ordering::Relaxed) == Stage::Sent as u8 {
+            self.set(Stage::Idle);
+        }
+    }
+
     /// How readily it makes room, the idle ones first; `None` = it does not.
     fn gives_way(&self, now: Instant) -> Option<(bool, Duration)> {
         let since = Duration::from_millis(self.since_ms.load(Ordering::Relaxed));
@@ -156,6 +165,10 @@ mod tests {
             place.guest.set(Stage::Busy);
         }
         assert!(house.enter(later).is_none());
+        others[1].guest.set(Stage::Sent);
+        assert!(house.enter(Instant::now() + SLOW_BODY * 2).is_none(), "answers go out whole");
+        others[0].guest.flushed();
+        assert!(house.enter(later).is_none(), "only an answer that has left makes idle");
         others[0].guest.set(Stage::Reading);
         assert!(house.enter(begun + Duration::from_secs(2)).is_none(), "a body may take a while");
         assert!(house.enter(Instant::now() + SLOW_BODY * 2).is_some());

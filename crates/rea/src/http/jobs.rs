@@ -14,7 +14,8 @@ use super::{Answer, Shared, cursor, json, now};
 use crate::error::{Problem, clip};
 use crate::wire::job::{ListedView, RunningView};
 
-const FIELDS: &[&str] = &["state", "task", "queue", "tag", "trace_id", "root_id", "key", "limit", "cursor"];
+/// What a listing can be asked for.
+pub(super) const FIELDS: &[&str] = &["state", "task", "queue", "tag", "trace_id", "root_id", "key", "limit", "cursor"];
 const PAGE: usize = 50;
 /// How long empty pages are passed over before one is handed out.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -112,12 +112,14 @@ async fn connection(
     // Answers are small and whole: waiting to fill a packet only delays them.
     let _ = stream.set_nodelay(true);
     let guest = place.guest();
+    let paced = Paced::new(stream, Arc::clone(&guest), rules.write_timeout);
     let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         let (api, guest, room) = (api.clone(), Arc::clone(&guest), Room::new(Arc::clone(&house)));
         async move {
             let arriving = |body| Body::new(Arriving::new(body, Arc::clone(&guest), Arc::clone(&room)));
             let mut request = request.map(arriving);
             request.extensions_mut().insert(peer);
+            request.extensions_mut().insert(Arc::clone(&room));
             let answer = api.answer(request).await;
             Ok::<_, Infallible>(answer.map(|body| Leaving { body, guest }))
         }
@@ -125,7 +127,7 @@ async fn connection(
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(rules.head_timeout);
     builder.max_buf_size(HEAD_MAX).max_headers(HEADERS_MAX);
-    let connection = builder.serve_connection(TokioIo::new(Paced::new(stream, rules.write_timeout)), service);
+    let connection = builder.serve_connection(TokioIo::new(paced), service);
     tokio::pin!(connection);
     // A connection that breaks is its client's business.
     tokio::select! {

@@ -40,8 +40,8 @@ pub(super) async fn show(State(shared): State<Shared>, RawQuery(query): RawQuery
 fn of_server(page: &mut Page, shared: &Shared) {
     page.family("rea_build_info", Kind::Gauge, "1, labelled with the version of the server");
     page.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
-    let ready = shared.not_ready().is_none() && shared.client().health().store_trouble.is_none();
-    page.single("rea_ready", Kind::Gauge, "1 while jobs can be stored and run (as /readyz)", u8::from(ready));
+    let ready = u8::from(shared.trouble().is_none());
+    page.single("rea_ready", Kind::Gauge, "1 while jobs can be stored and run (as /readyz)", ready);
     if let Some(host) = shared.host() {
         let bytes = |suffix: &str| {
             let mut path = host.db.clone().into_os_string();
@@ -101,7 +101,11 @@ fn of_queues(page: &mut Page, lanes: &[LaneStats], queues: &[Queue]) {
         page.sample(&[("queue", queue)], oldest);
     }
     page.family("rea_queue_paused", Kind::Gauge, "1 = nothing of the queue is started");
-    for queue in queues.iter().filter(|queue| queue.paused || sums.contains_key(queue.name.as_str())).take(NAMED) {
+    let shown = |queue: &&Queue| queue.paused || sums.contains_key(queue.name.as_str());
+    let mut queues: Vec<&Queue> = queues.iter().filter(shown).collect();
+    // Those that are paused first: they are what this is looked at for.
+    queues.sort_by_key(|queue| !queue.paused);
+    for queue in queues.into_iter().take(NAMED) {
         page.sample(&[("queue", &queue.name)], u8::from(queue.paused));
     }
 }
@@ -214,5 +218,24 @@ mod tests {
         let all = series.len();
         series.dedup();
         assert_eq!(series.len(), all, "no series twice");
+    }
+
+    /// A pause is what stops work unseen: it must not fall off the page because of its name.
+    #[test]
+    fn paused_queues_come_before_the_others_however_they_are_called() {
+        let queue = |i: usize| Queue { name: format!("q{i:03}"), paused: i == 249, ..Queue::default() };
+        let queues: Vec<Queue> = (0..250).map(queue).collect();
+        let lane = |queue: &Queue| LaneStats {
+            queue: queue.name.clone(),
+            task: "t".to_owned(),
+            by_state: [0; 9],
+            totals: ax::model::store::DayTotals::default(),
+            oldest_ready: None,
+        };
+        let mut page = Page::default();
+        of_queues(&mut page, &queues.iter().map(lane).collect::<Vec<_>>(), &queues);
+        let text = page.text();
+        assert!(text.contains("rea_queue_paused{queue=\"q249\"} 1\n"), "{text}");
+        assert_eq!(text.lines().filter(|line| line.starts_with("rea_queue_paused{")).count(), NAMED);
     }
 }

@@ -114,6 +114,11 @@ impl Shared {
         self.0.not_ready.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Why jobs can't be stored or run now; `None` = they can.
+    fn trouble(&self) -> Option<String> {
+        self.not_ready().or_else(|| self.client().health().store_trouble)
+    }
+
     /// Cancelled when the server begins to end: whoever waits on behalf of a client answers at once.
     #[must_use]
     pub fn ending(&self) -> &CancellationToken {

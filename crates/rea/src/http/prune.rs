@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::{Answer, Shared, body, json};
 use crate::error::{Code, Problem};
+use crate::wire::number;
 
 /// Every field of a request.
 pub const FIELDS: &[&str] = &["state", "older_than", "dry_run"];
@@ -67,11 +68,10 @@ fn request(body: &[u8]) -> Result<(PruneRequest, bool), Problem> {
             }
             ("state", word) => request.states = vec![final_state(word)?],
             ("older_than", value) => {
-                let most = MAX_SPAN_MS / 1000;
-                let s = value.as_f64().filter(|s| (0.0..=most as f64).contains(s));
-                let wrong = || Problem::field("older_than", format!("must be 0 to {most} seconds"));
-                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in its bounds")]
-                let ms = (s.ok_or_else(wrong)? * 1000.0) as u64;
+                let ms = number::parse_seconds(&value.to_string()).map_err(|e| Problem::field("older_than", e))?;
+                if ms > MAX_SPAN_MS {
+                    return Err(Problem::field("older_than", "is longer than 366 days"));
+                }
                 request.older_than_ms = Some(ms);
             }
             ("dry_run", Value::Bool(yes)) => dry_run = *yes,
@@ -88,4 +88,23 @@ fn final_state(word: &Value) -> Result<JobState, Problem> {
         Problem::field("state", format!("{word} is not one of success, dead, cancelled, skipped"))
             .hint("only jobs that have ended can be deleted; held ones wait for a person")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_is_read_as_every_length_of_time_and_is_never_rounded_down_to_all() {
+        let age = |text: &str| {
+            let read = request(format!("{{\"older_than\": {text}}}").as_bytes());
+            read.map(|(request, _)| request.older_than_ms).map_err(|problem| problem.code())
+        };
+        for (text, ms) in [("0", 0), ("0.0004", 1), ("0.25", 250), ("31622400", MAX_SPAN_MS)] {
+            assert_eq!(age(text), Ok(Some(ms)), "{text}");
+        }
+        for text in ["-1", "31622401", "1e300", "\"1d\"", "null", "[]"] {
+            assert_eq!(age(text), Err(Code::InvalidField), "{text}");
+        }
+    }
 }

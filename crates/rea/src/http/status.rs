@@ -198,8 +198,7 @@ pub(super) async fn healthz() -> Response<Body> {
 
 /// `GET /readyz`: 200 once jobs can be run and stored, else 503 with the reason.
 pub(super) async fn readyz(State(shared): State<Shared>) -> Answer {
-    let trouble = shared.not_ready().or_else(|| shared.client().health().store_trouble);
-    match trouble {
+    match shared.trouble() {
         None => Ok(json_text(StatusCode::OK, b"{\"ready\":true}".to_vec())),
         Some(reason) => Err(Problem::new(Code::NotReady, reason)),
     }

@@ -16,16 +16,17 @@ use tokio::time::Sleep;
 
 use super::house::{Guest, House, Stage};
 
-/// A socket whose writes fail when the peer has taken nothing for a while.
+/// A socket whose writes fail when the peer has taken nothing for a while. Its connection is idle when an answer has left.
 pub(super) struct Paced {
     stream: TcpStream,
+    guest: Arc<Guest>,
     patience: Duration,
     stuck: Option<Pin<Box<Sleep>>>,
 }
 
 impl Paced {
-    pub(super) fn new(stream: TcpStream, patience: Duration) -> Paced {
-        Paced { stream, patience, stuck: None }
+    pub(super) fn new(stream: TcpStream, guest: Arc<Guest>, patience: Duration) -> Paced {
+        Paced { stream, guest, patience, stuck: None }
     }
 
     fn paced<T>(&mut self, written: Poll<Result<T>>, cx: &mut Context<'_>) -> Poll<Result<T>> {
@@ -66,6 +67,8 @@ impl AsyncWrite for Paced {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        // hyper flushes the socket only when it has written all that it holds.
+        self.guest.flushed();
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
@@ -86,7 +89,7 @@ impl fmt::Display for Crowded {
 
 impl std::error::Error for Crowded {}
 
-/// What one request has taken of the room for bodies; given back when the request has been answered.
+/// What one request has taken of the room for bodies; given back when the request has been answered, or before.
 pub(super) struct Room {
     house: Arc<House>,
     bytes: std::sync::atomic::AtomicU64,
@@ -104,11 +107,16 @@ impl Room {
         }
         taken
     }
+
+    /// For a request that lives on without its body.
+    pub(super) fn give_back(&self) {
+        self.house.give_bytes(self.bytes.swap(0, std::sync::atomic::Ordering::Relaxed));
+    }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
-        self.house.give_bytes(*self.bytes.get_mut());
+        self.give_back();
     }
 }
 
@@ -160,7 +168,7 @@ impl Drop for Arriving {
     }
 }
 
-/// The body of an answer. The connection is idle again when it has gone.
+/// The body of an answer. hyper drops it when it has the last of it, which may be long before the peer has.
 pub(super) struct Leaving {
     pub(super) body: Body,
     pub(super) guest: Arc<Guest>,
@@ -188,6 +196,6 @@ impl HttpBody for Leaving {
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        self.guest.set(Stage::Idle);
+        self.guest.set(Stage::Sent);
     }
 }

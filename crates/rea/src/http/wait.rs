@@ -1,14 +1,16 @@
 //! Waiting for many jobs at once: one question about up to ten thousand, answered as soon as any of them has come to rest.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ax::{AtRest, JobId};
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::job::{WAIT_MAX_S, too_many_waits};
+use super::stream::Room;
 use super::{Answer, Shared, body, json};
 use crate::error::{Code, Problem};
 use crate::wire::job::EndView;
@@ -16,7 +18,7 @@ use crate::wire::job::EndView;
 /// Most jobs in one question.
 const MOST: usize = 10_000;
 /// Largest body: room for as many ids, and no more, because each takes several times its length in memory.
-const QUESTION_MAX: usize = 1 << 20;
+const QUESTION_MAX: usize = 400 << 10;
 /// Bytes of results in one answer, so that neither side holds ten thousand results of a megabyte.
 const RESULTS_MAX: usize = 8 << 20;
 
@@ -36,11 +38,15 @@ struct Ends<'a> {
 }
 
 /// `POST /jobs/wait`: those of the jobs that have ended or are held. Changes nothing; it is a POST for its body.
-pub(super) async fn any(State(shared): State<Shared>, body: Body) -> Answer {
+pub(super) async fn any(State(shared): State<Shared>, room: Option<Extension<Arc<Room>>>, body: Body) -> Answer {
     let body = body::read(body, QUESTION_MAX).await?;
     let client = shared.client();
     let (ids, limit) = question(&body)?;
     drop(body);
+    // A wait is long and holds no body any more: what it had of the room for bodies is for others.
+    if let Some(Extension(room)) = room {
+        room.give_back();
+    }
     let _held = if limit.is_zero() { None } else { Some(shared.hold().ok_or_else(too_many_waits)?) };
     let found = tokio::select! {
         found = client.at_rest(ids.clone(), RESULTS_MAX, limit) => found?,

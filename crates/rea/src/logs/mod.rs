@@ -33,7 +33,7 @@ pub enum Format {
 }
 
 /// What the user asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
     /// Text on a terminal, JSON elsewhere.
     #[default]

@@ -168,14 +168,31 @@ fn hint_for(name: &str, default: &str) -> String {
 /// A file that was found, not named, must be this user's own: it says where tokens are sent and what code is run.
 fn trusted(path: &Path) -> Result<(), BadSetting> {
     let Ok(meta) = std::fs::metadata(path) else { return Ok(()) };
-    let me = rustix::process::geteuid().as_raw();
-    let why = if meta.mode() & 0o002 != 0 {
-        "everyone may write it"
-    } else if me != 0 && meta.uid() != me && meta.uid() != 0 {
-        "it belongs to another user"
-    } else {
-        return Ok(());
-    };
+    let Some(why) = strange(meta.mode(), meta.uid(), rustix::process::geteuid().as_raw()) else { return Ok(()) };
     let path = path.display();
     bad(format!("{path} in this directory is not used: {why}"), format!("to use it all the same: {ENV}={path}"))
+}
+
+/// Why a file of this mode and owner is not this user's own. Least of all may root run what another user has put there.
+fn strange(mode: u32, owner: u32, me: u32) -> Option<&'static str> {
+    match owner {
+        _ if mode & 0o002 != 0 => Some("everyone may write it"),
+        _ if owner == me || owner == 0 => None,
+        _ => Some("it belongs to another user"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_found_file_is_this_users_own_or_roots_and_nobody_elses() {
+        for (mode, owner, me) in [(0o644, 7, 7), (0o664, 0, 7), (0o600, 0, 0)] {
+            assert_eq!(strange(mode, owner, me), None, "{mode:o} {owner} {me}");
+        }
+        for (mode, owner, me) in [(0o644, 8, 7), (0o644, 7, 0), (0o666, 7, 7), (0o646, 0, 0)] {
+            assert!(strange(mode, owner, me).is_some(), "{mode:o} {owner} {me}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use super::{BadSetting, Given, Key, bad};
 use crate::workers::Command;
 
 /// Where a value came from; later ones go before earlier ones.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Nobody set it.
     Default,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ax::model::catalogue::{TaskSpec, nearest};
-use ax::model::limits::Limits;
+use ax::model::limits::{Limits, MAX_SPAN_MS};
 use ax::model::{OnCrash, new_job};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
@@ -18,8 +18,7 @@ pub(super) const SECTION: &str = "tasks";
 /// A task without this is none.
 const COMMAND: &str = "command";
 
-const DAY_MS: u64 = 86_400_000;
-const SPAN: Kind = Kind::Span { min_ms: 0, max_ms: 3_650 * DAY_MS, none: "" };
+const SPAN: Kind = Kind::Span { min_ms: 0, max_ms: MAX_SPAN_MS, none: "" };
 
 /// Every key of a task but `env` and `retry_exit_codes`, which have shapes of their own; with an example.
 const KEYS: &[(&str, Kind, &str)] = &[
@@ -29,7 +28,7 @@ const KEYS: &[(&str, Kind, &str)] = &[
     ("priority", Kind::Whole { min: 1, max: 10 }, "priority = 5"),
     ("max_attempts", Kind::Whole { min: 1, max: 1_000_000 }, "max_attempts = 3"),
     ("max_interruptions", Kind::Whole { min: 1, max: 1_000_000 }, "max_interruptions = 5"),
-    ("timeout", Kind::Span { min_ms: 1, max_ms: 3_650 * DAY_MS, none: "none" }, r#"timeout = "10m""#),
+    ("timeout", Kind::Span { min_ms: 1, max_ms: MAX_SPAN_MS, none: "none" }, r#"timeout = "10m""#),
     ("retry_base", SPAN, r#"retry_base = "10s""#),
     ("retry_cap", SPAN, r#"retry_cap = "2m""#),
     ("on_crash", Kind::Word(&["retry", "hold"]), r#"on_crash = "hold""#),
@@ -224,6 +223,8 @@ mod tests {
             ("[tasks.a]\ncommand = [\"{0}\"]", "could run anything", "name the program"),
             ("[tasks.a]\ncommand = [\"sh\", \"{\"]", "an argument is {0} or {name}", "command = ["),
             ("[tasks.a]\ncommand = [\"sh\"]\nmemory = 3", "rea.toml:3: tasks.a.memory = 3: must be 1MiB to", "512MiB"),
+            ("[tasks.a]\ncommand = [\"sh\"]\ntimeout = \"400d\"", "rea.toml:3: tasks.a.timeout = \"400d\": must be 1ms to 366d", "10m"),
+            ("[tasks.a]\nretry_cap = \"400d\"", "rea.toml:2: tasks.a.retry_cap = \"400d\": must be 0s to 366d", "2m"),
             ("[tasks.a]\ncommand = [\"sh\"]\nretry_exit_codes = [0]", "exit codes from 1 to 255", "[75]"),
             ("[tasks.a]\ncommand = [\"sh\"]\nenv = { A = 1 }", "a table of texts", "LANG"),
             ("[tasks.\"a:b\"]\ncommand = [\"sh\"]", "has a colon", "plain name"),

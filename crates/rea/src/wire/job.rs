@@ -8,6 +8,7 @@ use ax::model::{ErrorInfo, Job, Progress, State, TaskSpec, Timestamp};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::error::clip_to;
 use crate::wire::number::Seconds;
 use crate::wire::redact::Redact;
 use crate::wire::time;
@@ -120,21 +121,20 @@ struct ListedError<'a> {
     cause: &'a str,
     #[serde(rename = "type")]
     kind: &'a str,
-    message: Cow<'a, str>,
+    message: String,
 }
 
 impl<'a> ListedView<'a> {
     /// The view at `now`, which decides whether a waiting job is `ready`.
     #[must_use]
     pub fn new(listed: &'a Listed, redact: &Redact, now: Timestamp) -> ListedView<'a> {
-        let short = |text: &'a str| match text.char_indices().nth(LISTED_MESSAGE) {
-            Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
-            None => Cow::Borrowed(text),
+        let error = |e: &'a ErrorInfo| {
+            let message = clip_to(&e.message, LISTED_MESSAGE);
+            ListedError { cause: &e.cause, kind: &e.kind, message }
         };
-        let error = listed.job.last_error.as_ref();
         ListedView {
             job: JobView { last_error: None, ..JobView::new(&listed.job, redact, now) },
-            last_error: error.map(|e| ListedError { cause: &e.cause, kind: &e.kind, message: short(&e.message) }),
+            last_error: listed.job.last_error.as_ref().map(error),
             args_bytes: listed.args_bytes,
             kwargs_bytes: listed.kwargs_bytes,
             result_bytes: listed.result_bytes,

@@ -125,12 +125,15 @@ fn name(quoted: &str) -> Cow<'_, str> {
     }
 }
 
-/// The words of a name, in small letters: cut at what is neither letter nor digit, and before a capital after a small letter.
+/// The words of a name, in small letters: cut at what is neither letter nor digit, between letters and digits, before a capital
+/// after a small letter, and before the last of several capitals if a small letter follows (`DB|Password`).
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut before = ' ';
-    for c in name.chars() {
-        let cut = !c.is_alphanumeric() || (c.is_uppercase() && before.is_lowercase());
+    let mut chars = name.chars().peekable();
+    while let Some(c) = chars.next() {
+        let begins = before.is_lowercase() || (before.is_uppercase() && chars.peek().is_some_and(|c| c.is_lowercase()));
+        let cut = !c.is_alphanumeric() || c.is_numeric() != before.is_numeric() || (c.is_uppercase() && begins);
         if cut && words.last().is_some_and(|word| !word.is_empty()) {
             words.push(String::new());
         }
@@ -148,7 +151,7 @@ mod tests {
     use super::*;
 
     fn shown(json: &str) -> String {
-        let rules = ["password", "token", "api_key", "apikey", "authorization"];
+        let rules = ["password", "secret", "token", "api_key", "apikey", "authorization"];
         Redact::new(&rules).shown(json).map_or_else(|| "no JSON".to_owned(), |raw| raw.get().to_owned())
     }
 
@@ -165,7 +168,15 @@ mod tests {
             ),
             (r#"{"p\u0061ssword":"x"}"#, r#"{"p\u0061ssword":"[redacted]"}"#),
             (r#"{"DB_PASSWORD":"x","accessToken":"x"}"#, r#"{"DB_PASSWORD":"[redacted]","accessToken":"[redacted]"}"#),
+            (
+                r#"{"DBPassword":"x","password1":"x","oauth2Token":"x","s3SecretKey":"x","APIKey":"x"}"#,
+                r#"{"DBPassword":"[redacted]","password1":"[redacted]","oauth2Token":"[redacted]","s3SecretKey":"[redacted]","APIKey":"[redacted]"}"#,
+            ),
             // Nothing to hide.
+            (
+                r#"{"passenger":1,"tokenizer2":1,"Tokens":1,"compassWord":1,"APIKeys":1}"#,
+                r#"{"passenger":1,"tokenizer2":1,"Tokens":1,"compassWord":1,"APIKeys":1}"#,
+            ),
             (r#"["password", "token:x"]"#, r#"["password", "token:x"]"#),
             (r#"{"max_tokens":5,"passwords":1,"tokenize":true}"#, r#"{"max_tokens":5,"passwords":1,"tokenize":true}"#),
             (

@@ -195,6 +195,70 @@ async fn i16_the_bodies_of_all_requests_are_bounded_together() {
     bed.end().await;
 }
 
+/// Waits hold no bodies: however many there are, and however large their questions were, jobs come in.
+#[tokio::test]
+async fn i16_waits_leave_the_room_for_bodies_to_others() {
+    let bed = Bed::new().await;
+    let id = bed.enqueue(later("echo")).await;
+    let door = Door::open(&bed, Rules { body_bytes: 1_000, ..Rules::default() }).await;
+    let question = format!("{{\"task_ids\":[\"{id}\"],\"wait\":20{:700}}}", "");
+    let head = "POST /jobs/wait HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    let ask = format!("{head}Content-Length: {}\r\n\r\n{question}", question.len());
+    let mut waiting = Vec::new();
+    for _ in 0..5 {
+        let mut stream = door.says(&ask).await;
+        let early = tokio::time::timeout(Duration::from_millis(100), stream.read_u8()).await;
+        assert!(early.is_err(), "it waits: {early:?}");
+        waiting.push(stream);
+    }
+    let job = format!("{{\"task\":\"echo\",\"args\":[\"{}\"]}}", "x".repeat(900));
+    let made = door.ask("POST", "/enqueue", &job).await;
+    assert!(made.starts_with("HTTP/1.1 201"), "{made}");
+    drop(waiting);
+    bed.end().await;
+}
+
+/// A full house lets go who is idle, and nobody whose answer is still on its way.
+#[tokio::test]
+async fn i16_an_answer_that_is_read_slowly_is_not_cut_off_for_others() {
+    let bed = Bed::new().await;
+    let mut ids = Vec::new();
+    for _ in 0..8 {
+        ids.push(bed.enqueue(serde_json::json!({"task": "echo", "args": ["x".repeat(1_000_000)]})).await);
+    }
+    for id in &ids {
+        bed.reach(id, "success").await;
+    }
+    let door = Door::open(&bed, rules(1)).await;
+    let question = serde_json::json!({ "task_ids": ids }).to_string();
+    let head = "POST /jobs/wait HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    let mut slow = door.says(&format!("{head}Content-Length: {}\r\n\r\n{question}", question.len())).await;
+    let mut bytes = vec![0; 1024];
+    slow.read_exact(&mut bytes).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    for _ in 0..3 {
+        let refused = door.ask("GET", "/healthz", "").await;
+        assert!(refused.contains("\"too_many_connections\""), "{refused}");
+    }
+    let head = String::from_utf8_lossy(&bytes).into_owned();
+    let (head, begun) = head.split_once("\r\n\r\n").unwrap();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+    let mut left = vec![0; length.parse::<usize>().unwrap() - begun.len()];
+    slow.read_exact(&mut left).await.expect("the whole answer");
+    assert!(left.len() > 6_000_000 && left.ends_with(b"}"), "{}", left.len());
+    // Now it is idle.
+    let mut given = String::new();
+    for _ in 0..100 {
+        given = door.ask("GET", "/healthz", "").await;
+        if given.starts_with("HTTP/1.1 200") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(given.starts_with("HTTP/1.1 200"), "{given}");
+    bed.end().await;
+}
+
 /// Heads have their bounds too.
 #[tokio::test]
 async fn f61_heads_over_their_bounds_are_refused() {

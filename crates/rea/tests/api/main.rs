@@ -1,5 +1,6 @@
 //! The HTTP API over an engine with Rust tasks and a store on disk, called in this process, as the command line does.
 
+mod backup;
 mod bed;
 mod bulk;
 mod enqueue;
