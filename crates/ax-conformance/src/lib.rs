@@ -13,6 +13,7 @@ pub mod history;
 mod memory_claim;
 mod memory_model;
 mod memory_read;
+mod memory_schedules;
 pub mod memory_store;
 mod memory_why;
 pub mod random;

@@ -6,10 +6,12 @@ use ax_model::gates::switched;
 use ax_model::job::Job;
 use ax_model::lifecycle::Fence;
 use ax_model::new_job::IfExists;
+use ax_model::schedule::Schedule;
 use ax_model::store::{
     Act, Applied, AttemptRef, DayTotals, EnqueueRefusal, Enqueued, HistoryEntry, Pruned, Queue, QueueChange, Recovered,
     Target,
 };
+use ax_model::ticks::TickRecord;
 use ax_model::unique::content_digest;
 use ax_model::{
     Change, Event, JobId, Life, NewJob, NodeId, Progress, Refusal, Spec, State, TaskSpec, Timestamp, decide,
@@ -40,6 +42,9 @@ pub(crate) struct Model {
     pub(crate) totals: DayTotals,
     /// (queue, task) → its sums of all time; every pair that has ever had a job.
     pub(crate) lanes: BTreeMap<(String, String), DayTotals>,
+    pub(crate) schedules: BTreeMap<String, Schedule>,
+    /// (schedule, first tick) → what became of it and those after it.
+    pub(crate) ticks: BTreeMap<(String, Timestamp), TickRecord>,
     last_seq: i64,
 }
 
@@ -301,6 +306,7 @@ impl Model {
             self.ids.remove(&job.spec.id);
             self.by_state.entry(job.life.state).or_default().remove(seq);
             self.keys.retain(|_, holder| holder != seq);
+            self.ticks.retain(|_, record| record.job != Some(job.spec.id));
             deleted.push(job.spec.id);
         }
         Pruned { complete: gone.len() < limit, deleted }

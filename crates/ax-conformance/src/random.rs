@@ -19,6 +19,8 @@ use crate::waiting::block_on_for;
 mod compare;
 #[path = "random_make.rs"]
 mod make;
+#[path = "random_schedules.rs"]
+mod schedules;
 
 const STEPS: usize = 120;
 const COMPARE_EVERY: usize = 30;
@@ -114,7 +116,7 @@ impl Pair {
     }
 
     fn step(&mut self) {
-        match self.below(20) {
+        match self.below(23) {
             0..=4 => self.enqueue(),
             5..=7 => self.claim(),
             8..=12 => self.apply(),
@@ -123,6 +125,7 @@ impl Pair {
             15 | 16 => self.move_clock(),
             17 => self.recover_or_expire(),
             18 => self.note(),
+            19..=21 => self.step_of_schedules(),
             _ if self.one_in(3) => self.reopen(),
             _ => self.prune(),
         }
@@ -281,6 +284,7 @@ impl Pair {
         let pruned = all(self.subject.store().as_ref());
         assert_eq!(pruned, all(&self.model), "pruned: the store (left), the model (right)");
         assert_eq!(pruned.len() as u64, could, "pruned (left), what was counted before (right)");
+        self.prune_ticks(cutoff);
     }
 
     fn reopen(&mut self) {

@@ -17,10 +17,15 @@ impl JobId {
     /// A new version 7 id (RFC 9562 §5.7): 48 bits of milliseconds, then 74 random bits from `chance`.
     #[must_use]
     pub fn new(now: Timestamp, chance: &mut Chance) -> JobId {
-        let ms = u64::try_from(now.0 / 1000).unwrap_or(0);
         let mut random = [0u8; 10];
         random[..8].copy_from_slice(&chance.next_u64().to_be_bytes());
         random[8..].copy_from_slice(&chance.next_u64().to_be_bytes()[..2]);
+        JobId::from_parts(now, random)
+    }
+
+    /// A version 7 id of these parts.
+    pub(crate) fn from_parts(at: Timestamp, random: [u8; 10]) -> JobId {
+        let ms = u64::try_from(at.0 / 1000).unwrap_or(0);
         JobId(*uuid::Builder::from_unix_timestamp_millis(ms, &random).into_uuid().as_bytes())
     }
 

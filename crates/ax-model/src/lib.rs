@@ -5,8 +5,10 @@
 
 pub mod catalogue;
 pub mod chance;
+pub mod cron;
 pub mod defaults;
 pub mod gates;
+pub mod grid;
 pub mod ids;
 pub mod job;
 pub mod lifecycle;
@@ -16,6 +18,7 @@ pub mod priority;
 pub mod retry;
 pub mod schedule;
 pub mod store;
+pub mod ticks;
 pub mod time;
 pub mod unique;
 
@@ -23,7 +26,8 @@ pub use catalogue::TaskSpec;
 pub use chance::Chance;
 pub use defaults::Defaults;
 pub use ids::{JobId, NodeId, Token};
-pub use job::{Cause, ErrorInfo, Job, Lease, Life, OnCrash, Policy, Progress, Spec, State};
+pub use job::{Cause, ErrorInfo, Job, Lease, Life, OnCrash, Policy, Progress, Spec, State, Tick};
 pub use lifecycle::{Change, Event, Refusal, decide};
 pub use new_job::{Invalid, JobRequest, NewJob};
+pub use schedule::{Schedule, ScheduleSpec};
 pub use time::{Clock, Timestamp};

@@ -226,6 +226,7 @@ impl JobRequest {
             key: self.key,
             unique_for_ms,
             tags,
+            tick: None,
             created_at: now,
         };
         Ok(NewJob { spec, run_at, start_before: self.start_before, if_exists: self.if_exists, digest })

@@ -1,7 +1,7 @@
 //! Between rows and the model's plain data. The column lists stand beside the code that reads them.
 
 use ax_model::ids::{JobId, NodeId, Token};
-use ax_model::job::{Cause, ErrorInfo, Job, Lease, Life, OnCrash, Policy, Progress, Spec, State};
+use ax_model::job::{Cause, ErrorInfo, Job, Lease, Life, OnCrash, Policy, Progress, Spec, State, Tick};
 use ax_model::time::Timestamp;
 use rusqlite::Row;
 use rusqlite::types::Type;
@@ -86,7 +86,7 @@ macro_rules! job_columns {
             $crate::rows::standing_columns!(),
             ", created_at, timeout_ms, unique_for_ms, trace_id, root_id, key, tags, \
          progress, last_error, args, kwargs, result, (SELECT queue FROM lanes l WHERE l.lane = jobs.lane), \
-         (SELECT task FROM lanes l WHERE l.lane = jobs.lane)"
+         (SELECT task FROM lanes l WHERE l.lane = jobs.lane), schedule, tick"
         )
     };
     (ended) => {
@@ -94,7 +94,7 @@ macro_rules! job_columns {
             $crate::rows::standing_columns!(),
             ", created_at, timeout_ms, unique_for_ms, trace_id, root_id, key, tags, \
          progress, last_error, '', '', result, (SELECT queue FROM lanes l WHERE l.lane = jobs.lane), \
-         (SELECT task FROM lanes l WHERE l.lane = jobs.lane)"
+         (SELECT task FROM lanes l WHERE l.lane = jobs.lane), schedule, tick"
         )
     };
     (light) => {
@@ -103,7 +103,7 @@ macro_rules! job_columns {
             ", created_at, timeout_ms, unique_for_ms, trace_id, root_id, key, tags, \
          progress, last_error, iif(octet_length(args) <= ?2, args, ''), iif(octet_length(kwargs) <= ?2, kwargs, ''), \
          iif(octet_length(result) <= ?2, result, NULL), (SELECT queue FROM lanes l WHERE l.lane = jobs.lane), \
-         (SELECT task FROM lanes l WHERE l.lane = jobs.lane), octet_length(args), octet_length(kwargs), \
+         (SELECT task FROM lanes l WHERE l.lane = jobs.lane), schedule, tick, octet_length(args), octet_length(kwargs), \
          octet_length(result)"
         )
     };
@@ -111,7 +111,7 @@ macro_rules! job_columns {
 pub(crate) use job_columns;
 
 /// Where the lengths of a light row stand.
-pub(crate) const LISTED: usize = STANDING + 14;
+pub(crate) const LISTED: usize = STANDING + 16;
 
 pub(crate) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     let base = STANDING;
@@ -132,6 +132,10 @@ pub(crate) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         key: row.get(base + 5)?,
         unique_for_ms: span(row, base + 2)?,
         tags: tags.map(|t| serde_json::from_str(&t).unwrap_or_default()).unwrap_or_default(),
+        tick: match row.get::<_, Option<String>>(base + 14)? {
+            Some(schedule) => Some(Tick { schedule, at: Timestamp(row.get(base + 15)?) }),
+            None => None,
+        },
         created_at: Timestamp(row.get(base)?),
     };
     let progress: Option<String> = row.get(base + 7)?;

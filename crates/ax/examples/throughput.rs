@@ -9,9 +9,10 @@ use ax::model::Life;
 use ax::model::gates::{JobWhy, QueueWhy};
 use ax::model::lifecycle::Fence;
 use ax::model::new_job::NewJob;
+use ax::model::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
 use ax::model::store::{
-    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, EnqueueRefusal, LaneStats, Matching, Pruned, Recovered,
-    Reply, Target,
+    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, DueSchedules, EnqueueRefusal, Firing, LaneStats, Matching,
+    Pruned, Recovered, Reply, Target, Ticked, ToldTick,
 };
 use ax::{
     Clock, Context, Counts, Cursor, Engine, Enqueued, Filter, Handlers, HistoryEntry, Job, JobId, JobRequest, NodeId,
@@ -103,6 +104,30 @@ impl Store for Nothing {
     }
     fn queues(&self) -> Reply<'_, Vec<Queue>> {
         reply(vec![])
+    }
+    fn change_schedules(
+        &self,
+        _: Vec<(String, ScheduleChange)>,
+    ) -> Reply<'_, Vec<Result<Changed, ScheduleRefusal>>> {
+        reply(vec![])
+    }
+    fn schedule(&self, _: String) -> Reply<'_, Option<Schedule>> {
+        reply(None)
+    }
+    fn schedules(&self, _: Option<String>, _: usize) -> Reply<'_, Vec<Schedule>> {
+        reply(vec![])
+    }
+    fn due_schedules(&self, _: usize) -> Reply<'_, DueSchedules> {
+        reply(DueSchedules::default())
+    }
+    fn tick(&self, _: Vec<Firing>) -> Reply<'_, Vec<Result<Ticked, ScheduleRefusal>>> {
+        reply(vec![])
+    }
+    fn ticks(&self, _: String, _: Option<Timestamp>, _: usize) -> Reply<'_, Vec<ToldTick>> {
+        reply(vec![])
+    }
+    fn prune_ticks(&self, _: Timestamp, _: usize) -> Reply<'_, usize> {
+        reply(0)
     }
     fn prune(&self, _: Vec<(State, Timestamp)>, _: usize) -> Reply<'_, Pruned> {
         reply(Pruned { deleted: vec![], complete: true })

@@ -265,7 +265,7 @@ impl Client {
         Ok(answer)
     }
 
-    async fn log(&self, id: JobId, action: Action, life: Life) {
+    pub(crate) async fn log(&self, id: JobId, action: Action, life: Life) {
         self.node.waiters.wake(id);
         if let Ok(Some(job)) = self.node.store.get(id).await {
             self.node.tell(&Who::of_row(&job).step(action, life.state, life.attempt));

@@ -1,7 +1,7 @@
 //! `rea schedule next`: when a cron rule fires. Asks nobody; a rule can be tried before anything runs by it.
 
 use ax::model::Timestamp;
-use ax::model::schedule::{Fire, Rule};
+use ax::model::cron::{Fire, Rule};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
