@@ -47,6 +47,26 @@ impl Timing {
     }
 }
 
+impl Timing {
+    /// In words, in English; `None` for a rule that can't be read.
+    #[must_use]
+    pub fn reading(&self) -> Option<String> {
+        const UNITS: [(u64, &str); 4] =
+            [(86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1_000, "second")];
+        match self {
+            Timing::Cron { rule, zone } => Rule::new(rule, zone).ok().map(|rule| rule.reading()),
+            Timing::Every { every_ms, .. } => {
+                let fits = UNITS.into_iter().find(|(unit, _)| every_ms.is_multiple_of(*unit));
+                let (unit, word) = fits.unwrap_or((1, "millisecond"));
+                Some(match every_ms / unit {
+                    1 => format!("Every {word}"),
+                    n => format!("Every {n} {word}s"),
+                })
+            }
+        }
+    }
+}
+
 /// The ticks of a timing.
 #[derive(Clone, Debug)]
 pub enum Grid {
@@ -182,6 +202,14 @@ mod tests {
         assert_eq!(cron("* * * * * *").count(from, year), Count { n: COUNT_CAP, at_least: true });
         assert_eq!(cron("* * * * * *").last(from, year), Some(Timestamp(365 * 86_400 * S)));
         assert_eq!(cron("0 0 29 2 *").count(from, year), Count::default());
+    }
+
+    #[test]
+    fn timings_are_put_into_words() {
+        let every = |every_ms| Timing::Every { every_ms, start: None }.reading().unwrap();
+        assert_eq!((every(3_600_000), every(90_000), every(1_500)), ("Every hour".into(), "Every 90 seconds".into(), "Every 1500 milliseconds".into()));
+        let cron = |rule: &str| Timing::Cron { rule: rule.into(), zone: "UTC".into() }.reading();
+        assert!(cron("0 2 * * *").unwrap().contains("02:00") && cron("x").is_none());
     }
 
     #[test]

@@ -73,4 +73,4 @@ pub use schedule_calls::{Forecast, ScheduleError, SchedulePlan};
 pub use shutdown::StopReport;
 pub use status::{RunningNow, Status};
 pub use task_error::TaskError;
-pub use why::{NodeWhy, WhyJob, WhyQueue};
+pub use why::{NodeWhy, WhyJob, WhyQueue, WhySchedule};

@@ -274,11 +274,7 @@ impl Client {
             }
             (_, Err(_)) => vec![],
         };
-        let reading = match (&rule, &schedule.spec.timing) {
-            (Some(rule), _) => Some(rule.reading()),
-            (None, Timing::Every { every_ms, .. }) => Some(every(*every_ms)),
-            (None, Timing::Cron { .. }) => None,
-        };
+        let reading = schedule.spec.timing.reading();
         let oddities = rule.map_or_else(Vec::new, |rule| rule.oddities(now, now.plus_ms(ODDITIES_MS)));
         let forecast = self.forecast(&schedule, from).await?;
         Ok(Some(SchedulePlan { schedule, now, reading, fires, oddities, forecast }))
@@ -302,15 +298,5 @@ impl Client {
             overlaps: gaps.iter().filter(|gap| **gap < mean_run_us).count() as u64,
             shortest_gap_us: *shortest,
         }))
-    }
-}
-
-/// An interval in words.
-fn every(ms: u64) -> String {
-    let units = [(86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1_000, "second"), (1, "millisecond")];
-    let (unit, word) = units.into_iter().find(|(unit, _)| ms % unit == 0).unwrap_or((1, "millisecond"));
-    match ms / unit {
-        1 => format!("Every {word}"),
-        n => format!("Every {n} {word}s"),
     }
 }

@@ -153,6 +153,9 @@ pub(crate) async fn change(
 /// Takes in what the offered tasks declare. A schedule whose task is offered and declares none any more is paused; one whose
 /// task is not offered here stays as it is: another node may offer it.
 pub(crate) async fn declare_of_tasks(node: &Node, specs: &[TaskSpec]) -> Result<(), StoreError> {
+    if !node.options.schedules {
+        return Ok(());
+    }
     let mut changes: HashMap<String, ScheduleChange> = HashMap::new();
     for task in specs {
         let Some(schedule) = &task.schedule else { continue };
