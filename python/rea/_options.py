@@ -151,7 +151,7 @@ def exceptions(name: str, value: Any) -> tuple[type[Exception], ...]:
 
 on_crash = one_of("retry", "hold")
 catch_up = one_of("latest", "all", "none")
-overlap = one_of("skip", "allow", "cancel_old")
+overlap = one_of("skip", "queue", "allow", "cancel_old")
 
 EVERY_MAX = 366 * 86_400
 

@@ -166,7 +166,7 @@ def task(  # noqa: F811
     uses more, with all that it has started.
 
     `schedule="0 2 * * *"` (with `timezone="Asia/Shanghai"`), or `every=30`, lets it run by the clock, without arguments.
-    `catch_up` ("latest", "all", "none") says what becomes of late ticks; `overlap` ("skip", "allow", "cancel_old") what
+    `catch_up` ("latest", "all", "none") says what becomes of late ticks; `overlap` ("skip", "queue", "allow", "cancel_old") what
     becomes of a tick while the run before has not ended.
     """
     if priority is not None and default_priority is not None and priority != default_priority:

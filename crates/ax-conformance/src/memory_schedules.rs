@@ -62,30 +62,36 @@ impl Model {
         let prototype = match &firing.kind {
             FiringKind::ByHand(job) => {
                 let ran = self.ran(name, Timestamp(now.0 - 1), Timestamp(i64::MAX));
-                ticked.runs.push(self.run_tick(job, name, ticks::by_hand(&ran, now), Some(Reason::ByHand), now));
+                ticked.runs.push(self.run_tick(job, name, ticks::by_hand(&ran, now), &[], Some(Reason::ByHand), now));
                 return Ok(ticked);
             }
             FiringKind::Due(prototype) => prototype,
         };
-        let live = if schedule.spec.overlap.minds() { self.live_jobs(name) } else { vec![] };
+        let mut live = if schedule.spec.overlap.minds() { self.live_jobs(name) } else { vec![] };
         let facts = Facts {
-            live: !live.is_empty(),
+            live: live.len(),
             ran: self.ran(name, ticks::position(&schedule, now), now),
             unresolved: prototype.as_ref().err().cloned(),
         };
         let plan = ticks::plan(&schedule, &facts, now);
         if plan.cancel_old {
-            for id in live {
+            for id in live.drain(..) {
                 let act = Act { target: Target::Job(id), event: Event::CancelAsked, chance: 0 };
                 ticked.cancelled.extend(self.apply(&act, now));
             }
+            live.extend(ticked.cancelled.iter().filter(|one| !one.life.state.is_final()).map(|one| one.id));
         }
         for record in &plan.records {
             self.keep_tick(name, record.clone());
         }
         if let Ok(prototype) = prototype {
-            let runs = plan.runs.iter().map(|tick| self.run_tick(prototype, name, *tick, None, now));
-            ticked.runs = runs.collect();
+            for tick in &plan.runs {
+                let run = self.run_tick(prototype, name, *tick, &live, None, now);
+                if schedule.spec.overlap.minds() {
+                    live.push(run.job.id);
+                }
+                ticked.runs.push(run);
+            }
         }
         (ticked.records, ticked.trouble) = (plan.records, plan.trouble.clone());
         let (handled, next, trouble) = (plan.handled, plan.next, plan.trouble);
@@ -98,10 +104,11 @@ impl Model {
         prototype: &NewJob,
         name: &str,
         tick: Timestamp,
+        after: &[JobId],
         reason: Option<Reason>,
         now: Timestamp,
     ) -> TickRun {
-        let job = ticks::job(prototype, name, tick, now);
+        let job = ticks::job(prototype, name, tick, after, now);
         let there = Enqueued { id: job.spec.id, trace_id: job.spec.trace_id.clone(), created: false };
         let stored = self.enqueue(vec![job], now).ok().and_then(|mut stored| stored.pop());
         let job = stored.unwrap_or(there);

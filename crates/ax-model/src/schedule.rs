@@ -36,13 +36,15 @@ pub enum Overlap {
     /// It is skipped.
     #[default]
     Skip,
+    /// It waits for their end; up to `ticks::QUEUED_MAX` jobs at a time, the ticks beyond are skipped.
+    Queue,
     /// It runs beside.
     Allow,
-    /// It runs, and the others are cancelled.
+    /// They are cancelled, and it runs once nothing of them is left.
     CancelOld,
 }
 
-coded!(Overlap { Skip = 0 "skip", Allow = 2 "allow", CancelOld = 3 "cancel_old" });
+coded!(Overlap { Skip = 0 "skip", Queue = 1 "queue", Allow = 2 "allow", CancelOld = 3 "cancel_old" });
 
 impl Overlap {
     /// It matters whether jobs of the schedule have not ended.

@@ -1,8 +1,7 @@
 //! What becomes of the ticks of a schedule that are due: the planner, which both stores call inside the transaction that
 //! keeps its answer. Runs of ticks with one fate are one record, never many.
 
-use sha2::{Digest, Sha256};
-
+use crate::flow::{Edge, EdgeKind};
 use crate::grid::{Count, Grid};
 use crate::ids::JobId;
 use crate::job::{Tick, coded};
@@ -16,6 +15,8 @@ pub const LATE_MS: u64 = 60_000;
 pub const CATCH_UP_TICKS: usize = 100;
 /// The oldest tick that `CatchUp::All` runs, milliseconds: 7 days.
 pub const CATCH_UP_MS: u64 = 7 * 86_400_000;
+/// Most jobs of a schedule under `Overlap::Queue` that have not ended.
+pub const QUEUED_MAX: usize = 100;
 /// How long records of ticks without a job are kept, milliseconds: 30 days.
 pub const RECORDS_KEPT_MS: u64 = 30 * 86_400_000;
 
@@ -109,8 +110,8 @@ impl TickRecord {
 /// What the store knows that a plan depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// A job of the schedule has not ended.
-    pub live: bool,
+    /// How many jobs of the schedule have not ended; 0 where its overlap does not mind.
+    pub live: usize,
     /// Ticks after `position` and not after now that ran before the clock was set back, in order.
     pub ran: Vec<Timestamp>,
     /// Why no job can be made of the template.
@@ -167,7 +168,7 @@ pub fn plan(schedule: &Schedule, facts: &Facts, now: Timestamp) -> Plan {
     let mut plan = Plan { handled: newest, next: grid.next(newest), ..rest };
     let many = schedule.overlap_allows_many();
     match schedule.spec.catch_up {
-        _ if schedule.spec.overlap == Overlap::Skip && facts.live => {
+        _ if schedule.spec.overlap == Overlap::Skip && facts.live > 0 => {
             plan.records.extend(due.record(from, newest, TickOutcome::Skipped, Some(Reason::Overlap)));
             return plan;
         }
@@ -194,12 +195,19 @@ pub fn plan(schedule: &Schedule, facts: &Facts, now: Timestamp) -> Plan {
         }
     }
     plan.runs.retain(|tick| !facts.ran.contains(tick));
+    if schedule.spec.overlap == Overlap::Queue
+        && let Some(first) = plan.runs.get(QUEUED_MAX.saturating_sub(facts.live)).copied()
+    {
+        // The queue is full: those that came later are left out.
+        plan.runs.retain(|tick| *tick < first);
+        plan.records.extend(due.record(before(first), newest, TickOutcome::Skipped, Some(Reason::Overlap)));
+    }
     if let (Some(detail), Some(first)) = (&facts.unresolved, plan.runs.first()) {
         let record = due.record(before(*first), newest, TickOutcome::Skipped, Some(Reason::Unresolved));
         plan.records.extend(record.map(|record| TickRecord { detail: Some(detail.clone()), ..record }));
         plan.runs.clear();
     }
-    plan.cancel_old = schedule.spec.overlap == Overlap::CancelOld && facts.live && !plan.runs.is_empty();
+    plan.cancel_old = schedule.spec.overlap == Overlap::CancelOld && facts.live > 0 && !plan.runs.is_empty();
     plan
 }
 
@@ -207,7 +215,7 @@ impl Schedule {
     /// Several of its ticks may make jobs at one time.
     fn overlap_allows_many(&self) -> bool {
         match self.spec.overlap {
-            Overlap::Allow => true,
+            Overlap::Queue | Overlap::Allow => true,
             Overlap::Skip | Overlap::CancelOld => false,
         }
     }
@@ -287,14 +295,7 @@ pub fn is_late(tick: Timestamp, now: Timestamp) -> bool {
 /// The id of the job that a tick makes: the same whoever makes it, and however often.
 #[must_use]
 pub fn job_id(schedule: &str, tick: Timestamp) -> JobId {
-    let mut text = b"tick\0".to_vec();
-    text.extend_from_slice(schedule.as_bytes());
-    text.push(0);
-    text.extend_from_slice(&tick.0.to_be_bytes());
-    let digest = Sha256::digest(&text);
-    let mut chance = [0; 10];
-    chance.copy_from_slice(&digest[..10]);
-    JobId::from_parts(tick, chance)
+    JobId::derived(schedule.as_bytes(), &format!("tick {}", tick.0), tick)
 }
 
 /// The tick of a firing by hand: now, or the next instant that is not taken. `ran` holds ticks from now on.
@@ -308,9 +309,9 @@ pub fn by_hand(ran: &[Timestamp], now: Timestamp) -> Timestamp {
 }
 
 /// The job of a tick: what was resolved, under the tick's own name. Due at the tick, or now if that is late, so that a job that
-/// is caught up does not count as one that has waited.
+/// is caught up does not count as one that has waited. It starts once each of the jobs `after` has ended.
 #[must_use]
-pub fn job(prototype: &NewJob, schedule: &str, tick: Timestamp, now: Timestamp) -> NewJob {
+pub fn job(prototype: &NewJob, schedule: &str, tick: Timestamp, after: &[JobId], now: Timestamp) -> NewJob {
     let mut job = prototype.clone();
     let id = job_id(schedule, tick);
     job.spec.id = id;
@@ -319,6 +320,7 @@ pub fn job(prototype: &NewJob, schedule: &str, tick: Timestamp, now: Timestamp) 
     job.spec.created_at = now;
     job.spec.tick = Some(Tick { schedule: schedule.to_owned(), at: tick });
     job.run_at = if is_late(tick, now) { now } else { tick };
+    job.edges = after.iter().map(|parent| Edge { parent: *parent, kind: EdgeKind::Finished }).collect();
     job
 }
 

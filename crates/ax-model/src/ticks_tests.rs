@@ -30,7 +30,7 @@ fn every(seconds: u64, catch_up: CatchUp, overlap: Overlap) -> Schedule {
 }
 
 fn live(live: bool) -> Facts {
-    Facts { live, ..Facts::default() }
+    Facts { live: usize::from(live), ..Facts::default() }
 }
 
 /// Outcome, reason, first and last (seconds after `NOW`) and number of each record.
@@ -102,6 +102,19 @@ fn ticks_meet_a_live_job_by_the_overlap() {
     assert_eq!((runs(&allow), allow.cancel_old), (vec![20], false));
     let cancel = at(Overlap::CancelOld);
     assert_eq!((runs(&cancel), cancel.cancel_old), (vec![20], true));
+}
+
+#[test]
+fn ticks_queue_up_to_a_bound() {
+    let at = |catch_up, live, now| {
+        plan(&every(10, catch_up, Overlap::Queue), &Facts { live, ..Facts::default() }, after(now))
+    };
+    assert_eq!(runs(&at(CatchUp::Latest, 99, 10)), [10]);
+    let full = at(CatchUp::Latest, 100, 20);
+    let lost = (Skipped, Some(Reason::Overlap), 20, 20, 1);
+    assert_eq!((runs(&full), told(&full)), (vec![], vec![(Coalesced, None, 10, 10, 1), lost]));
+    let all = at(CatchUp::All, 97, 50);
+    assert_eq!((runs(&all), told(&all)), (vec![10, 20, 30], vec![(Skipped, Some(Reason::Overlap), 40, 50, 2)]));
 }
 
 #[test]
@@ -204,7 +217,7 @@ proptest! {
             now = if back && odds == 0 { Timestamp(now.0 - 2 * step * S) } else { Timestamp(now.0 + step * S) };
             let from = position(&schedule, now);
             let facts = Facts {
-                live: is_live,
+                live: usize::from(is_live) * (95 + odds as usize),
                 ran: ran.iter().copied().filter(|at| *at > from && *at <= now).collect(),
                 unresolved: (odds == 7).then(|| "x".to_owned()),
             };

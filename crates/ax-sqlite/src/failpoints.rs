@@ -17,6 +17,7 @@ pub(crate) enum Kind {
     Tasks,
     Schedule,
     Tick,
+    Flow,
 }
 
 /// Every point there is: the crash harness fails a run that never reached one of them.
@@ -41,6 +42,8 @@ pub const ALL: &[&str] = &[
     "schedule.after_commit",
     "tick.before_commit",
     "tick.after_commit",
+    "flow.before_commit",
+    "flow.after_commit",
 ];
 
 struct Armed {

@@ -275,14 +275,14 @@ fn fire(tx: &mut Tx<'_, '_>, firing: &Firing) -> Result<Result<Ticked, ScheduleR
     let prototype = match &firing.kind {
         FiringKind::ByHand(job) => {
             let ran = ran(tx, &firing.name, Timestamp(now.0 - 1), Timestamp(i64::MAX))?;
-            let run = run(tx, job, &firing.name, ticks::by_hand(&ran, now), Some(Reason::ByHand))?;
+            let run = run(tx, job, &firing.name, ticks::by_hand(&ran, now), &[], Some(Reason::ByHand))?;
             return Ok(Ok(Ticked { runs: vec![run], ..Ticked::default() }));
         }
         FiringKind::Due(prototype) => prototype,
     };
-    let live = if schedule.spec.overlap.minds() { live(tx, &firing.name)? } else { vec![] };
+    let mut live = if schedule.spec.overlap.minds() { live(tx, &firing.name)? } else { vec![] };
     let facts = Facts {
-        live: !live.is_empty(),
+        live: live.len(),
         ran: ran(tx, &firing.name, ticks::position(&schedule, now), now)?,
         unresolved: prototype.as_ref().err().cloned(),
     };
@@ -290,15 +290,20 @@ fn fire(tx: &mut Tx<'_, '_>, firing: &Firing) -> Result<Result<Ticked, ScheduleR
     let mut ticked = Ticked { trouble: trouble.clone(), ..Ticked::default() };
     if cancel_old {
         let asked = |id: JobId| Act { target: Target::Job(id), event: Event::CancelAsked, chance: 0 };
-        let acts: Vec<Act> = live.into_iter().map(asked).collect();
+        let acts: Vec<Act> = live.drain(..).map(asked).collect();
         ticked.cancelled = crate::apply::apply(tx, &acts)?.into_iter().flatten().collect();
+        live.extend(ticked.cancelled.iter().filter(|one| !one.life.state.is_final()).map(|one| one.id));
     }
     for record in &records {
         keep(tx, &firing.name, record)?;
     }
     if let Ok(prototype) = prototype {
         for tick in runs {
-            ticked.runs.push(run(tx, prototype, &firing.name, tick, None)?);
+            let run = run(tx, prototype, &firing.name, tick, &live, None)?;
+            if schedule.spec.overlap.minds() {
+                live.push(run.job.id);
+            }
+            ticked.runs.push(run);
         }
     }
     ticked.records = records;
@@ -317,9 +322,10 @@ fn run(
     prototype: &NewJob,
     name: &str,
     tick: Timestamp,
+    after: &[JobId],
     reason: Option<Reason>,
 ) -> Result<TickRun, StoreError> {
-    let job = ticks::job(prototype, name, tick, tx.now);
+    let job = ticks::job(prototype, name, tick, after, tx.now);
     let there = Enqueued { id: job.spec.id, trace_id: job.spec.trace_id.clone(), created: false };
     let stored = crate::enqueue::enqueue(tx, std::slice::from_ref(&job))?;
     let job = stored.ok().and_then(|stored| stored.into_iter().next()).unwrap_or(there);

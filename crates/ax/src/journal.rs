@@ -75,6 +75,8 @@ pub enum Action {
     Refuse,
     /// A schedule fired and made it.
     Tick,
+    /// A job that it waited for has ended in a way that lets it never run.
+    Skip,
 }
 
 impl Action {
@@ -94,6 +96,7 @@ impl Action {
         Action::MarkSuccess,
         Action::Refuse,
         Action::Tick,
+        Action::Skip,
     ];
 
     /// The word in the log.
@@ -114,6 +117,7 @@ impl Action {
             Action::MarkSuccess => "mark_success",
             Action::Refuse => "refuse",
             Action::Tick => "tick",
+            Action::Skip => "skip",
         }
     }
 }

@@ -95,6 +95,7 @@ pub(crate) async fn job_of(
 pub(crate) async fn tell(node: &Arc<Node>, firing: &Firing, ticked: Ticked) {
     let client = Client::new(Arc::clone(node));
     for cancelled in ticked.cancelled {
+        node.follow(&cancelled.also);
         let (id, life) = (cancelled.id, client.end_here(cancelled).await);
         client.log(id, Action::Cancel, life).await;
     }

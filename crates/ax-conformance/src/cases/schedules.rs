@@ -7,7 +7,7 @@ use ax_model::schedule::{
     Template,
 };
 use ax_model::store::{Firing, FiringKind, Ticked};
-use ax_model::ticks::{Reason, TickOutcome, TickRecord, job_id};
+use ax_model::ticks::{QUEUED_MAX, Reason, TickOutcome, TickRecord, job_id};
 use ax_model::{JobId, JobRequest, State, Tick, Timestamp};
 
 use crate::harness::{Harness, START, done};
@@ -288,7 +288,33 @@ pub(super) fn cancel_old_ends_what_waits_and_asks_what_runs(h: &mut Harness) {
     let ticked = fire(h, "n");
     assert_eq!((ticked.cancelled[0].id, ticked.cancelled[0].life.cancel_requested), (second, true));
     assert_eq!((h.state(second), runs(&ticked).len()), (State::Running, 1));
+    assert_eq!(h.claim_ids(&[TASK], 9), [], "nothing of the old one may be left");
     h.succeed(taken.attempt);
+    assert_eq!(h.claim_ids(&[TASK], 9), runs(&ticked));
+}
+
+pub(super) fn queue_waits_for_the_end_of_those_before(h: &mut Harness) {
+    create(h, "n", CatchUp::All, Overlap::Queue);
+    h.clock.set(step(3));
+    let made = runs(&fire(h, "n"));
+    assert_eq!(made.len(), 3);
+    h.reopen();
+    let first = h.take(TASK);
+    h.start(first.attempt);
+    assert_eq!((first.attempt.id, h.claim_ids(&[TASK], 9)), (made[0], vec![]));
+    // The one behind it is cancelled: the last still waits for the first.
+    h.ask_of(made[1], ax_model::Event::CancelAsked).expect("waits");
+    assert_eq!(h.claim_ids(&[TASK], 9), []);
+    h.clock.set(step(4));
+    let fourth = runs(&fire(h, "n"));
+    h.fail(first.attempt, ax_model::lifecycle::Failure::Fatal);
+    assert_eq!(h.claim_ids(&[TASK], 9), [made[2]], "however it ended");
+    assert_eq!(h.state(fourth[0]), State::Pending);
+    h.clock.set(step(400));
+    let full = fire(h, "n");
+    assert_eq!((full.runs.len(), full.records.len()), (QUEUED_MAX - 2, 2));
+    let fates: Vec<_> = full.records.iter().map(|record| (record.reason, record.count.n)).collect();
+    assert_eq!(fates, [(Some(Reason::CatchUpCap), 296), (Some(Reason::Overlap), 2)]);
 }
 
 pub(super) fn a_template_that_makes_no_job_is_told(h: &mut Harness) {

@@ -25,7 +25,7 @@ const TIMING: &[(&str, Kind, &str)] = &[
     ("every", Kind::Span { min_ms: EVERY_MIN_MS, max_ms: MAX_SPAN_MS, none: "" }, r#"every = "30s""#),
     ("start", Kind::Text, r#"start = "2026-12-24T18:00:00Z""#),
     ("catch_up", Kind::Word(&["latest", "all", "none"]), r#"catch_up = "latest""#),
-    ("overlap", Kind::Word(&["skip", "allow", "cancel_old"]), r#"overlap = "skip""#),
+    ("overlap", Kind::Word(&["skip", "queue", "allow", "cancel_old"]), r#"overlap = "skip""#),
 ];
 /// Keys that say what it starts.
 const JOB: &[(&str, Kind, &str)] = &[

@@ -223,7 +223,11 @@ mod tests {
             ("[tasks.a]\ncommand = [\"{0}\"]", "could run anything", "name the program"),
             ("[tasks.a]\ncommand = [\"sh\", \"{\"]", "an argument is {0} or {name}", "command = ["),
             ("[tasks.a]\ncommand = [\"sh\"]\nmemory = 3", "rea.toml:3: tasks.a.memory = 3: must be 1MiB to", "512MiB"),
-            ("[tasks.a]\ncommand = [\"sh\"]\ntimeout = \"400d\"", "rea.toml:3: tasks.a.timeout = \"400d\": must be 1ms to 366d", "10m"),
+            (
+                "[tasks.a]\ncommand = [\"sh\"]\ntimeout = \"400d\"",
+                "rea.toml:3: tasks.a.timeout = \"400d\": must be 1ms to 366d",
+                "10m",
+            ),
             ("[tasks.a]\nretry_cap = \"400d\"", "rea.toml:2: tasks.a.retry_cap = \"400d\": must be 0s to 366d", "2m"),
             ("[tasks.a]\ncommand = [\"sh\"]\nretry_exit_codes = [0]", "exit codes from 1 to 255", "[75]"),
             ("[tasks.a]\ncommand = [\"sh\"]\nenv = { A = 1 }", "a table of texts", "LANG"),

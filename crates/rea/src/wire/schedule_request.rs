@@ -10,7 +10,7 @@ pub const FIELDS: &[&str] = &["name", "cron", "timezone", "every", "start", "job
 /// The words of `catch_up`.
 const CATCH_UP: &str = "\"latest\", \"all\" or \"none\"";
 /// The words of `overlap`.
-const OVERLAP: &str = "\"skip\", \"allow\" or \"cancel_old\"";
+const OVERLAP: &str = "\"skip\", \"queue\", \"allow\" or \"cancel_old\"";
 
 /// What is given of a schedule. The outer `None` = it was not given; `null` is a value of `timezone` and `start` only.
 #[derive(Clone, Debug, Default)]

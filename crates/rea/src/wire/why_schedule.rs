@@ -86,6 +86,7 @@ fn overlap(why: &WhySchedule) -> GateView {
                 State::Held => format!("decide: rea job {id}"),
                 _ => format!("see what it waits for: rea why {id}"),
             }),
+        Overlap::Queue => open("overlap", format!("job {id} is {state}{many}; the next waits for its end")),
         Overlap::Allow => open("overlap", format!("job {id} is {state}{many}; the next runs beside")),
         Overlap::CancelOld => open("overlap", format!("job {id} is {state}{many}; the next tick cancels it")),
     }

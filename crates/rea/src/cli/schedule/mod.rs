@@ -25,10 +25,10 @@ const TICKS: usize = 10;
 const ADD: &str = "Examples:
   rea schedule add nightly m:report --cron '0 2 * * *' --tz Asia/Shanghai
   rea schedule add poll m:fetch https://example.com --every 30s --overlap skip
-  rea schedule add bill m:bill --cron '0 6 1 * *' --catch-up all --overlap allow --tag money
+  rea schedule add bill m:bill --cron '0 6 1 * *' --catch-up all --overlap queue --tag money
 
 Late ticks (over 60 s): latest runs the newest for all, all runs each (at most 100, of 7 days), none skips them.
-While a job of it has not ended: skip the tick, allow it beside, or cancel_old.";
+While a job of it has not ended: skip the tick, queue it behind, allow it beside, or cancel_old.";
 
 /// The verbs of `rea schedule`.
 #[derive(Args)]
@@ -120,7 +120,7 @@ struct Timing {
     #[arg(long, value_parser = ["latest", "all", "none"])]
     catch_up: Option<String>,
     /// What becomes of a tick while a job of the schedule has not ended [default: skip]
-    #[arg(long, value_parser = ["skip", "allow", "cancel_old"])]
+    #[arg(long, value_parser = ["skip", "queue", "allow", "cancel_old"])]
     overlap: Option<String>,
 }
 

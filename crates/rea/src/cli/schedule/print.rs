@@ -136,6 +136,7 @@ fn forecast(forecast: &Value) -> Result<(), Failure> {
     line(format!("its task runs for {} (mean of {} attempts); the shortest gap is {}", span("mean_run"), forecast["runs"], span("shortest_gap")))?;
     let fate = match forecast["overlap"].as_str() {
         Some("skip") => "are skipped",
+        Some("queue") => "wait for it",
         Some("cancel_old") => "cancel the run before",
         _ => "run beside it",
     };
