@@ -11,6 +11,7 @@ use super::resolve::{Origin, Resolved};
 use super::table::is_file;
 use super::token::{TOKEN_RECIPE, read_tokens};
 use super::value::address;
+use super::schedules::Declared;
 use super::{BadSetting, Given, Key, bad};
 use crate::http::tokens::Known;
 use crate::logs::Choice;
@@ -123,6 +124,8 @@ pub struct Serve {
     pub redact: Redact,
     /// Tasks that are programs.
     pub commands: Vec<Command>,
+    /// Schedules of the file, with the words that declare them.
+    pub schedules: Vec<Declared>,
 }
 
 /// Checks everything that can be checked without opening the store.
@@ -182,6 +185,7 @@ pub(super) fn of(all: &Resolved) -> Result<Serve, BadSetting> {
         file: all.file.clone(),
         redact: Redact::new(&all.list(Key::Redact)),
         commands: all.commands.clone(),
+        schedules: all.schedules.clone(),
     })
 }
 

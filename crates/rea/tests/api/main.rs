@@ -14,5 +14,6 @@ mod nodes;
 mod openapi;
 mod prune;
 mod queues;
+mod schedules;
 mod wait;
 mod why;
