@@ -5,6 +5,7 @@ mod bed;
 mod bulk;
 mod enqueue;
 mod events;
+mod flows;
 mod guard;
 mod job;
 mod listen;
