@@ -311,6 +311,7 @@ impl Model {
             head.seq < before
                 && (filter.states.is_empty() || filter.states.contains(&head.state()))
                 && filter.name.as_ref().is_none_or(|name| *name == head.spec.name)
+                && filter.ids.is_none_or(|(first, last)| (first..=last).contains(&head.spec.id))
         };
         let mut flows: Vec<FlowHead> = self.flows.values().filter(fits).cloned().collect();
         flows.sort_by_key(|head| std::cmp::Reverse(head.seq));

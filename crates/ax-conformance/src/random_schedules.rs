@@ -1,9 +1,7 @@
 //! Schedules in random histories: changed, fired by several nodes, and looked at.
 
 use ax_model::grid::Timing;
-use ax_model::schedule::{
-    CatchUp, Declaration, DeclaredBy, Overlap, Schedule, ScheduleChange, ScheduleSpec, Template,
-};
+use ax_model::schedule::{CatchUp, Declaration, DeclaredBy, Overlap, Schedule, ScheduleChange, ScheduleSpec, Template};
 use ax_model::store::{Firing, FiringKind, Store};
 use ax_model::{Clock, Timestamp};
 

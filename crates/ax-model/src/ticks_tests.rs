@@ -77,13 +77,10 @@ fn late_ticks_go_by_the_catch_up() {
     let all = at(CatchUp::All, Overlap::Allow, 305);
     assert_eq!((runs(&all).len(), told(&all)), (30, vec![]));
     let many = at(CatchUp::All, Overlap::Allow, 5_005);
-    assert_eq!((runs(&many).len(), runs(&many)[0], told(&many)), (100, 4_010, vec![(
-        Skipped,
-        Some(Reason::CatchUpCap),
-        10,
-        4_000,
-        400
-    )]));
+    assert_eq!(
+        (runs(&many).len(), runs(&many)[0], told(&many)),
+        (100, 4_010, vec![(Skipped, Some(Reason::CatchUpCap), 10, 4_000, 400)])
+    );
     // Where only one may run at a time, the newest stands for all.
     let one = at(CatchUp::All, Overlap::CancelOld, 305);
     assert_eq!((runs(&one), told(&one)), (vec![300], vec![(Coalesced, None, 10, 290, 29)]));

@@ -186,10 +186,7 @@ impl Client {
     ///
     /// # Errors
     /// The first of them that is wrong, with its name; then nothing is taken in.
-    pub async fn declare_schedules(
-        &self,
-        said: Vec<(ScheduleRequest, String)>,
-    ) -> Result<(), (String, ScheduleError)> {
+    pub async fn declare_schedules(&self, said: Vec<(ScheduleRequest, String)>) -> Result<(), (String, ScheduleError)> {
         let mut specs = Vec::with_capacity(said.len());
         for (request, text) in said {
             let name = request.name.clone();

@@ -8,7 +8,8 @@ use ax::model::schedule::{CatchUp, Overlap, ScheduleRefusal, ScheduleRequest, Ta
 use ax::model::store::ToldTick;
 use ax::model::ticks::{Reason, TickOutcome};
 use ax::{
-    Action, Client, Context, Engine, Filter, Handlers, Job, QueueChange, ScheduleError, State, TaskError, TaskSpec, Timestamp,
+    Action, Client, Context, Engine, Filter, Handlers, Job, QueueChange, ScheduleError, State, TaskError, TaskSpec,
+    Timestamp,
 };
 use world::{On, START, World, eventually, settle_down};
 

@@ -490,11 +490,15 @@ pub(super) fn a_retried_job_reopens_its_flow(h: &mut Harness) {
     run(h, ids[2], None);
     assert_eq!(state(h, flow), FlowState::Success);
     let found = |states: &[FlowState]| {
-        let filter = FlowFilter { states: states.to_vec(), name: Some("nightly".to_owned()) };
+        let name = Some("nightly".to_owned());
+        let filter = FlowFilter { states: states.to_vec(), name, ids: Some((flow, flow)) };
         done(h.store().flows(filter, None, 10)).flows.iter().map(|head| head.spec.id).collect::<Vec<_>>()
     };
     assert_eq!(found(&[FlowState::Success]), [flow]);
     assert_eq!(found(&[FlowState::Dead, FlowState::Running]), []);
+    let others = FlowFilter { ids: Some((JobId([0; 16]), ids[0])), ..FlowFilter::default() };
+    let found = done(h.store().flows(others, None, 10)).flows;
+    assert!(found.iter().all(|head| head.spec.id <= ids[0]), "{found:?}");
 }
 
 /// What a map node makes is waited for by all that wait for it, in the order of its list, and made once.

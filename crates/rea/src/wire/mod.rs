@@ -11,5 +11,6 @@ pub mod request;
 pub mod schedule;
 pub mod schedule_request;
 pub mod time;
+pub mod toml;
 pub mod why;
 pub mod why_schedule;

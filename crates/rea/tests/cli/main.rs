@@ -3,6 +3,7 @@
 mod backup;
 mod bed;
 mod doors;
+mod flows;
 mod injected;
 mod json;
 mod local;
