@@ -4,6 +4,7 @@ mod act;
 mod address;
 mod backup;
 mod bench;
+mod callback;
 mod config;
 mod db;
 mod ends;
@@ -28,6 +29,7 @@ mod road;
 mod rotate;
 mod run;
 mod schedule;
+mod secret_file;
 mod serve;
 mod show;
 mod status;
@@ -99,6 +101,8 @@ enum Verb {
     Restore(restore::Restore),
     /// Make tokens for clients
     Token(token::Tokens),
+    /// Make the secrets that sign callbacks
+    Callback(callback::Callback),
     /// Look after the store's file
     Db(db::Db),
     /// Measure what this machine and disk can do
@@ -145,6 +149,7 @@ fn run(verb: Verb) -> Result<Exit, Failure> {
         Verb::Schedule(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
         Verb::Token(verb) => verb.run(),
+        Verb::Callback(verb) => verb.run(),
         Verb::Init(verb) => verb.run(),
         Verb::Completions(verb) => verb.run(),
         Verb::Man(verb) => verb.run(),
