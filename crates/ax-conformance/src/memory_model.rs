@@ -66,11 +66,20 @@ impl Model {
     pub(crate) fn enqueue(&mut self, jobs: Vec<NewJob>, now: Timestamp) -> Result<Vec<Enqueued>, EnqueueRefusal> {
         // One job that is refused changes nothing, so only real batches need a copy to go back to.
         let before = (jobs.len() > 1).then(|| self.clone());
-        let done = jobs.into_iter().enumerate().map(|(index, job)| self.enqueue_one(index, job, now)).collect();
-        if let (Result::<Vec<Enqueued>, EnqueueRefusal>::Err(_), Some(before)) = (&done, before) {
+        let done = self.enqueue_each(jobs, now);
+        if let (Err(_), Some(before)) = (&done, before) {
             *self = before;
         }
         done
+    }
+
+    fn enqueue_each(&mut self, jobs: Vec<NewJob>, now: Timestamp) -> Result<Vec<Enqueued>, EnqueueRefusal> {
+        let mut done: Vec<Enqueued> = Vec::with_capacity(jobs.len());
+        for (index, job) in jobs.into_iter().enumerate() {
+            let left_out = job.is_left_out(done.last());
+            done.push(if left_out { job.answer(false) } else { self.enqueue_one(index, job, now)? });
+        }
+        Ok(done)
     }
 
     fn enqueue_one(&mut self, index: usize, new: NewJob, now: Timestamp) -> Result<Enqueued, EnqueueRefusal> {
@@ -91,7 +100,7 @@ impl Model {
         }
         self.last_seq += 1;
         let seq = self.last_seq;
-        let answer = Enqueued { id: new.spec.id, trace_id: new.spec.trace_id.clone(), created: true };
+        let answer = new.answer(true);
         self.ids.insert(new.spec.id, seq);
         if let Some(key) = key {
             self.keys.insert(key, seq);

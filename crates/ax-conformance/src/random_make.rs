@@ -39,6 +39,7 @@ impl Pair {
         if self.one_in(4) {
             job.start_before = Some(job.run_at.plus_ms(1 + self.below(60) as u64 * 1_000));
         }
+        job.with_previous = self.one_in(5);
         job
     }
 

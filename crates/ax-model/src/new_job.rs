@@ -11,6 +11,7 @@ use crate::ids::JobId;
 use crate::job::{OnCrash, Policy, Spec};
 use crate::limits::{Limits, MAX_SPAN_MS, MAX_TRIES};
 use crate::priority::{LEAST_URGENT, MOST_URGENT};
+use crate::store::Enqueued;
 use crate::time::Timestamp;
 use crate::unique::content_digest;
 
@@ -84,6 +85,8 @@ pub struct JobRequest {
     pub if_exists: IfExists,
     /// Labels.
     pub tags: Vec<String>,
+    /// A job that waits for this one's end, whatever it is: stored with it, exactly if this one is new. It belongs to the same chain.
+    pub followed_by: Option<Box<JobRequest>>,
 }
 
 /// A job ready to be stored.
@@ -99,6 +102,22 @@ pub struct NewJob {
     pub if_exists: IfExists,
     /// Digest of the content, present exactly when there is a key.
     pub digest: Option<[u8; 16]>,
+    /// It is stored exactly if the job before it in the batch is: where that one was there already, so was this one.
+    pub with_previous: bool,
+}
+
+impl NewJob {
+    /// Whether it is left out of a batch whose job before it was answered with `previous`.
+    #[must_use]
+    pub fn is_left_out(&self, previous: Option<&Enqueued>) -> bool {
+        self.with_previous && previous.is_none_or(|previous| !previous.created)
+    }
+
+    /// The answer for a job that is stored (`created`) or left out.
+    #[must_use]
+    pub fn answer(&self, created: bool) -> Enqueued {
+        Enqueued { id: self.spec.id, trace_id: self.spec.trace_id.clone(), created }
+    }
 }
 
 /// What is wrong with a request, where, and what would be right.
@@ -129,7 +148,7 @@ impl JobRequest {
         JobRequest { task: task.into(), args: args.into(), ..JobRequest::default() }
     }
 
-    /// Fills in the task's and the product's defaults and checks every field.
+    /// Fills in the task's and the product's defaults and checks every field. What follows the job is a request of its own.
     ///
     /// # Errors
     /// The first field that is wrong.
@@ -228,7 +247,8 @@ impl JobRequest {
             tags,
             created_at: now,
         };
-        Ok(NewJob { spec, run_at, start_before: self.start_before, if_exists: self.if_exists, digest })
+        let (start_before, if_exists) = (self.start_before, self.if_exists);
+        Ok(NewJob { spec, run_at, start_before, if_exists, digest, with_previous: false })
     }
 }
 

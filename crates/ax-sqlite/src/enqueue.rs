@@ -27,12 +27,16 @@ pub(crate) fn enqueue(tx: &mut Tx<'_, '_>, jobs: &[NewJob]) -> Answer<Vec<Enqueu
         lanes.push(tx.lane(&job.spec.queue, &job.spec.task)?);
     }
     // One job can't be half done: each of its refusals comes before its first write.
-    if let ([job], [lane]) = (jobs, lanes.as_slice()) {
+    if let ([job @ NewJob { with_previous: false, .. }], [lane]) = (jobs, lanes.as_slice()) {
         return Ok(enqueue_one(tx, job, *lane, 0)?.map(|done| vec![done]));
     }
     tx.all_or_nothing(|tx| {
         let mut done = Vec::with_capacity(jobs.len());
         for (index, (job, lane)) in jobs.iter().zip(lanes).enumerate() {
+            if job.is_left_out(done.last()) {
+                done.push(job.answer(false));
+                continue;
+            }
             match enqueue_one(tx, job, lane, index)? {
                 Ok(one) => done.push(one),
                 Err(refusal) => return Ok(Err(refusal)),
@@ -56,7 +60,7 @@ fn enqueue_one(tx: &mut Tx<'_, '_>, job: &NewJob, lane: usize, index: usize) -> 
         let seq = tx.memory.next_seq - 1;
         tx.run("INSERT OR REPLACE INTO keys VALUES (?1, ?2, ?3, ?4)", params![job.spec.task, key, seq, digest])?;
     }
-    Ok(Ok(Enqueued { id: job.spec.id, trace_id: job.spec.trace_id.clone(), created: true }))
+    Ok(Ok(job.answer(true)))
 }
 
 /// Inserts the row; `false` when its id is taken.

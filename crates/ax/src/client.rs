@@ -65,16 +65,59 @@ impl Client {
         }
         let tasks = self.catalogue_for(&requests).await?;
         let mut jobs = Vec::with_capacity(requests.len());
-        for (index, request) in requests.into_iter().enumerate() {
+        for (index, mut request) in requests.into_iter().enumerate() {
             if index % RESOLVE_RUN == RESOLVE_RUN - 1 {
                 tokio::task::yield_now().await;
             }
+            let follower = request.followed_by.take();
             jobs.push(self.resolve(index, request, &tasks)?);
+            if let Some(follower) = follower {
+                let follower = self.follow(index, *follower, &jobs[jobs.len() - 1], &tasks)?;
+                jobs.push(follower);
+            }
         }
         let log = EnqueueLog::of(&jobs);
-        let stored = node.store.enqueue(jobs).await.map_err(EnqueueError::Store)?.map_err(EnqueueError::from)?;
+        let followers: Vec<bool> = jobs.iter().map(|job| job.with_previous).collect();
+        let stored = match node.store.enqueue(jobs).await.map_err(EnqueueError::Store)? {
+            Ok(stored) => stored,
+            Err(refusal) => {
+                let refusal = EnqueueError::from(refusal);
+                return Err(refusal.in_terms_of(|index| index - followers[..=index].iter().filter(|f| **f).count()));
+            }
+        };
         log.write(node, &stored);
-        Ok(stored)
+        Ok(stored.into_iter().zip(followers).filter(|(_, follows)| !follows).map(|(one, _)| one).collect())
+    }
+
+    /// The job that follows `leader`: it waits for its end, and is stored exactly if that one is new.
+    fn follow(
+        &self,
+        index: usize,
+        request: JobRequest,
+        leader: &NewJob,
+        tasks: &HashMap<String, TaskSpec>,
+    ) -> Result<NewJob, EnqueueError> {
+        let root_id = request.root_id.or(Some(leader.spec.root_id));
+        let follower = self.resolve(index, JobRequest { root_id, ..request }, tasks)?;
+        Ok(NewJob { with_previous: true, ..follower })
+    }
+
+    /// An id for a job that is to be enqueued: for what must know it beforehand.
+    #[must_use]
+    pub fn new_id(&self) -> JobId {
+        let now = self.node.store.now();
+        self.node.with_chance(|chance| JobId::new(now, chance))
+    }
+
+    /// Makes sure that the catalogue has this task.
+    ///
+    /// # Errors
+    /// The store's own trouble.
+    pub async fn learn(&self, task: &TaskSpec) -> Result<(), StoreError> {
+        if self.node.catalogue().get(&task.name) == Some(task) {
+            return Ok(());
+        }
+        self.node.catalogue_put(std::slice::from_ref(task)).await
     }
 
     /// Stores one job.
@@ -89,7 +132,8 @@ impl Client {
     /// The catalogue; read again when it lacks a task that is asked for.
     async fn catalogue_for(&self, requests: &[JobRequest]) -> Result<Arc<HashMap<String, TaskSpec>>, EnqueueError> {
         let tasks = self.node.catalogue();
-        if requests.iter().all(|request| tasks.contains_key(&request.task)) {
+        let known = |request: &JobRequest| tasks.contains_key(&request.task);
+        if requests.iter().all(|request| known(request) && request.followed_by.as_deref().is_none_or(known)) {
             return Ok(tasks);
         }
         self.node.catalogue_read().await.map_err(EnqueueError::Store)

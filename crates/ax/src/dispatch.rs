@@ -81,7 +81,7 @@ pub(crate) async fn dispatch(
     mut offers: watch::Receiver<Arc<Vec<TaskSpec>>>,
     specs: Arc<Vec<TaskSpec>>,
 ) {
-    let mut names = names_of(&specs);
+    let mut names = names_of(&node, &specs);
     let mut backoff = Backoff::new();
     // A claim failed in a way that leaves open whether it was written.
     let mut in_doubt = false;
@@ -148,8 +148,9 @@ pub(crate) async fn find_orphans(node: &Node, is_lost: impl Fn(&Job) -> bool) ->
     }
 }
 
-fn names_of(specs: &[TaskSpec]) -> Arc<[String]> {
-    specs.iter().map(|task| task.name.clone()).collect()
+/// What is claimed for the runner: what it offers and nobody else runs.
+fn names_of(node: &Node, specs: &[TaskSpec]) -> Arc<[String]> {
+    specs.iter().filter(|task| !node.aside.runs(&task.name)).map(|task| task.name.clone()).collect()
 }
 
 /// Waits for room, then for jobs. Dropping the future withdraws the claim.
@@ -216,7 +217,7 @@ async fn catalogue_again(node: &Node, specs: &[TaskSpec]) -> Arc<[String]> {
             break;
         }
     }
-    names_of(specs)
+    names_of(node, specs)
 }
 
 /// Gives back what the slots will not come to soon: they have become slower since it was claimed, or since it was given to

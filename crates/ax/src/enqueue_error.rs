@@ -56,6 +56,21 @@ pub enum EnqueueError {
     Store(StoreError),
 }
 
+impl EnqueueError {
+    /// The same with other numbers for the jobs.
+    pub(crate) fn in_terms_of(mut self, number: impl Fn(usize) -> usize) -> EnqueueError {
+        match &mut self {
+            EnqueueError::Invalid { index, .. }
+            | EnqueueError::UnknownTask { index, .. }
+            | EnqueueError::KeyConflict { index, .. }
+            | EnqueueError::IdConflict { index }
+            | EnqueueError::TooLate { index, .. } => *index = number(*index),
+            EnqueueError::TooMany { .. } | EnqueueError::Store(_) => {}
+        }
+        self
+    }
+}
+
 impl From<EnqueueRefusal> for EnqueueError {
     fn from(refusal: EnqueueRefusal) -> EnqueueError {
         match refusal {

@@ -66,6 +66,7 @@ codes! {
     UnknownTask = "unknown_task" 422 "No such task has ever been registered",
     UnknownField = "unknown_field" 422 "There is no such field",
     InvalidField = "invalid_field" 422 "A field has a value that is not allowed",
+    CallbacksOff = "callbacks_off" 422 "This server sends no callbacks",
     BadCursor = "bad_cursor" 422 "The cursor is not one that this server gave out",
     TooMany = "too_many" 422 "Too many jobs in one request",
     NoFilter = "no_filter" 422 "The request names no jobs",

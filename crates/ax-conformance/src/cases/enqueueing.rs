@@ -1,7 +1,8 @@
 //! What is stored is what was asked, whole or not at all, and is there after a restart.
 
 use ax_model::store::{EnqueueRefusal, Enqueued};
-use ax_model::{Job, JobRequest, Life, OnCrash, TaskSpec, Timestamp};
+use ax_model::new_job::IfExists;
+use ax_model::{Job, JobRequest, Life, NewJob, OnCrash, TaskSpec, Timestamp};
 
 use crate::cases::of_task;
 use crate::harness::{Harness, done};
@@ -83,6 +84,49 @@ pub(super) fn clients_may_choose_ids(h: &mut Harness) {
     let twice = || JobRequest { id: Some(second), ..JobRequest::new("new:f", "[]") };
     let created: Vec<bool> = h.enqueue(vec![twice(), twice()]).expect("the same").iter().map(|a| a.created).collect();
     assert_eq!(created, [true, false]);
+}
+
+pub(super) fn what_goes_with_a_job_is_stored_exactly_if_that_is_new(h: &mut Harness) {
+    let mut pair = |key: &str, args: &str, if_exists: IfExists| {
+        let leader = JobRequest { key: Some(key.to_owned()), if_exists, ..JobRequest::new("new:f", args) };
+        let leader = h.resolve(leader);
+        let follower = NewJob { with_previous: true, ..h.resolve(JobRequest::new("new:g", "[]")) };
+        let ids = (leader.spec.id, follower.spec.id);
+        (vec![leader, follower], ids)
+    };
+    let (first, (leader, follower)) = pair("k", "[1]", IfExists::Keep);
+    let (again, (_, left_out)) = pair("k", "[1]", IfExists::Keep);
+    let (replaced, (_, left_out_too)) = pair("k", "[2]", IfExists::Replace);
+    let (refused, (_, never)) = pair("k", "[1]", IfExists::Keep);
+    let alone = NewJob { with_previous: true, ..h.resolve(JobRequest::new("new:g", "[]")) };
+    // One that follows one that follows: all of the chain or none.
+    let (mut chain, _) = {
+        let leader = h.resolve(JobRequest::new("new:f", "[3]"));
+        let follower = NewJob { with_previous: true, ..h.resolve(JobRequest::new("new:g", "[]")) };
+        let last = NewJob { with_previous: true, ..h.resolve(JobRequest::new("new:h", "[]")) };
+        (vec![leader, follower, last], ())
+    };
+    let created = |h: &mut Harness, jobs: Vec<NewJob>| {
+        let answers = done(h.store().enqueue(jobs)).expect("should be accepted");
+        answers.into_iter().map(|answer| answer.created).collect::<Vec<_>>()
+    };
+    assert_eq!(created(h, first), [true, true]);
+    h.clock.advance(1_000);
+    assert_eq!(created(h, again), [false, false]);
+    assert_eq!(created(h, replaced), [false, false]);
+    let conflict = done(h.store().enqueue(refused));
+    assert_eq!(conflict, Err(EnqueueRefusal::KeyConflict { index: 0, existing: leader }));
+    assert_eq!(created(h, vec![alone.clone()]), [false]);
+    assert_eq!(created(h, chain.clone()), [true, true, true]);
+    // The same ids once more are a repeat, and so is what follows.
+    assert_eq!(created(h, chain.clone()), [false, false, false]);
+    chain[0] = h.resolve(JobRequest::new("new:f", "[3]"));
+    chain.truncate(1);
+    assert_eq!(created(h, chain), [true]);
+    for id in [left_out, left_out_too, never, alone.spec.id] {
+        assert_eq!(done(h.store().get(id)), None);
+    }
+    assert_eq!(h.job(follower).spec.task, "new:g");
 }
 
 pub(super) fn ten_thousand_jobs_in_one_batch(h: &mut Harness) {

@@ -16,8 +16,9 @@ pub mod url;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ax::{Client, Context, Handlers, JobId, TaskError, TaskSpec};
+use ax::{Client, Context, Handlers, JobId, JobRequest, TaskError, TaskSpec};
 use serde::Serialize;
+use serde_json::json;
 
 use address::Allowed;
 pub use connect::{Resolve, SystemResolver};
@@ -55,6 +56,12 @@ pub fn task() -> TaskSpec {
         doc: Some("Tells the end of another job to its callback_url".to_owned()),
         ..TaskSpec::default()
     }
+}
+
+/// The job that tells the end of job `about` to `url`.
+#[must_use]
+pub fn request(url: &CallbackUrl, about: JobId) -> JobRequest {
+    JobRequest::new(TASK, json!([url.whole(), about.to_string()]).to_string())
 }
 
 /// What the job of a callback results in.

@@ -76,6 +76,12 @@ impl CallbackUrl {
         Some(format!("{} is {what}", self.host))
     }
 
+    /// The whole of it, as it was given.
+    #[must_use]
+    pub fn whole(&self) -> String {
+        self.uri.to_string()
+    }
+
     /// Host: a name or an address, without brackets.
     #[must_use]
     pub fn host(&self) -> &str {

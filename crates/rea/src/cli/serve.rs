@@ -188,6 +188,9 @@ pub(super) async fn start(
     let not_ready = Some("the workers are loading their code".to_owned());
     let shared = Shared::new(engine, LogStore::of(&settings.engine.path), not_ready);
     shared.set_redact(settings.redact.clone());
+    if let Some(callbacks) = &settings.callbacks {
+        shared.set_callbacks(callbacks.clone());
+    }
     shared.set_host(host);
     let closed = CancellationToken::new();
     let keys = settings.tokens.clone().map(|known| Arc::new(Keys::new(known)));
