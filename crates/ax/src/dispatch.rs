@@ -168,11 +168,7 @@ async fn claim(node: &Node, names: &Arc<[String]>) -> Result<Vec<Claimed>, Store
 
 /// Waits in the store for up to `limit` jobs. `None`: ask again; it is asked now and then, because a wake-up is a hint that may be
 /// lost.
-pub(crate) async fn ask(
-    node: &Node,
-    names: &Arc<[String]>,
-    limit: usize,
-) -> Option<Result<Vec<Claimed>, StoreError>> {
+pub(crate) async fn ask(node: &Node, names: &Arc<[String]>, limit: usize) -> Option<Result<Vec<Claimed>, StoreError>> {
     let request = ClaimRequest { node: node.id, offers: Arc::clone(names), limit, park: true, seed: node.draw() };
     let answer = node.timer.timeout(Duration::from_millis(node.options.poll_ms), node.store.claim(request)).await;
     if answer.is_none() {

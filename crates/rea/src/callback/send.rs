@@ -106,11 +106,7 @@ impl Sender {
 }
 
 /// One request and its answer.
-async fn exchange(
-    url: &CallbackUrl,
-    stream: Box<dyn Stream>,
-    request: Request<Full<Bytes>>,
-) -> Result<u16, Trouble> {
+async fn exchange(url: &CallbackUrl, stream: Box<dyn Stream>, request: Request<Full<Bytes>>) -> Result<u16, Trouble> {
     let broken = |error: hyper::Error| {
         let error: &dyn std::error::Error = &error;
         let source = error.source().map_or(String::new(), |source| format!(": {source}"));
@@ -145,7 +141,8 @@ async fn judge(url: &CallbackUrl, status: StatusCode, headers: &HeaderMap, body:
         return Err(Trouble::fatal("Redirected", format!("{url} answered {status}; {hint}")));
     }
     if status.is_server_error() || matches!(status.as_u16(), 408 | 425 | 429) {
-        let after = headers.get(header::RETRY_AFTER).and_then(|v| retry_after(v.to_str().ok()?, jiff::Timestamp::now()));
+        let after =
+            headers.get(header::RETRY_AFTER).and_then(|v| retry_after(v.to_str().ok()?, jiff::Timestamp::now()));
         return Err(Trouble { after, ..Trouble::passing("NotNow", answered) });
     }
     Err(Trouble::fatal("Refused", answered))
@@ -161,7 +158,10 @@ async fn beginning(mut body: Incoming) -> String {
     }
     bytes.truncate(ANSWER_MAX);
     let text = String::from_utf8_lossy(&bytes);
-    text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+    text.split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Seconds, or an HTTP date; bounded.

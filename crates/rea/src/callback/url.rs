@@ -59,7 +59,13 @@ impl CallbackUrl {
         }
         let port = match (uri.port(), authority[host.len()..].is_empty()) {
             (Some(port), _) if port.as_u16() > 0 => port.as_u16(),
-            (None, true) => if tls { 443 } else { 80 },
+            (None, true) => {
+                if tls {
+                    443
+                } else {
+                    80
+                }
+            }
             _ => return Err("has a port that is not 1 to 65535".to_owned()),
         };
         let host = bare.unwrap_or(host).to_owned();

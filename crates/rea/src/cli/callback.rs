@@ -62,7 +62,9 @@ impl Secret {
                 let file = file.display();
                 line(format!("{file} holds a new secret now"))?;
                 note(&format!("server:   serve.callback_secret_file = \"{file}\" in rea.toml"));
-                note("receiver: give it the whole line, whsec_ included; docs/callbacks.md has the few lines that check a signature");
+                note(
+                    "receiver: give it the whole line, whsec_ included; docs/callbacks.md has the few lines that check a signature",
+                );
             }
             None => line(&secret)?,
         }

@@ -1,6 +1,6 @@
 //! `rea token`: makes tokens, so that nobody has to think of one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use serde_json::json;
@@ -105,7 +105,7 @@ impl New {
 }
 
 /// Appends a line. A file that others can read is refused, because the server would refuse it.
-fn add(file: &PathBuf, whole: &str) -> Result<(), Failure> {
+fn add(file: &Path, whole: &str) -> Result<(), Failure> {
     let text = secret_file::text(file)?;
     let before = if text.is_empty() { None } else { crate::settings::read_tokens(Some(file), None)? };
     let name = whole.split(' ').nth(1).unwrap_or_default();
