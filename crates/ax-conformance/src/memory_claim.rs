@@ -61,7 +61,8 @@ impl Model {
     }
 
     fn claimed(&self, seq: i64) -> Claimed {
-        let job = &self.rows[&seq].job;
+        let row = &self.rows[&seq];
+        let job = &row.job;
         let (spec, life) = (&job.spec, &job.life);
         let token = life.lease.expect("just claimed").token;
         Claimed {
@@ -82,6 +83,7 @@ impl Model {
             trace_id: spec.trace_id.clone(),
             root_id: spec.root_id,
             key: spec.key.clone(),
+            fills: row.fills,
         }
     }
 }

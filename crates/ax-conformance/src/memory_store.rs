@@ -6,12 +6,14 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
+use ax_model::flow::FlowRetry;
 use ax_model::gates::{JobWhy, QueueWhy};
 use ax_model::job::Job;
 use ax_model::priority::{Ageing, Picker};
 use ax_model::store::{
-    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter,
-    HistoryEntry, LaneStats, Matching, Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError,
+    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, Flow,
+    FlowFilter, FlowHead, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue,
+    QueueChange, Recovered, Reply, Store, StoreError, Upstream,
 };
 use ax_model::{Clock, Event, JobId, NewJob, NodeId, Progress, Refusal, State, TaskSpec, Timestamp};
 
@@ -134,7 +136,9 @@ impl Drop for ClaimReply {
             for job in self.answer.take().unwrap_or_default() {
                 let event = Event::HandedBack { fence: job.attempt.fence };
                 // Refused only if the lease was ended meanwhile: then there is nothing to hand back.
-                let _ = state.model.change(job.attempt.seq, &event, now, 0);
+                if state.model.change(job.attempt.seq, &event, now, 0).is_ok() {
+                    state.model.settle(now);
+                }
             }
         });
     }
@@ -151,6 +155,34 @@ impl Store for MemoryStore {
 
     fn enqueue(&self, jobs: Vec<NewJob>) -> Reply<'_, Result<Vec<Enqueued>, EnqueueRefusal>> {
         ready(self.inner.write(|state, now| state.model.enqueue(jobs, now)))
+    }
+
+    fn submit_flow(&self, flow: NewFlow, jobs: Vec<NewJob>) -> Reply<'_, Result<Vec<Enqueued>, EnqueueRefusal>> {
+        ready(self.inner.write(|state, now| state.model.submit_flow(&flow, jobs, now)))
+    }
+
+    fn retry_flow(&self, id: JobId, retry: FlowRetry) -> Reply<'_, Result<FlowHead, FlowRefusal>> {
+        ready(self.inner.write(|state, now| state.model.retry_flow(id, retry, now)))
+    }
+
+    fn cancel_flow(&self, id: JobId) -> Reply<'_, Result<Vec<Applied>, FlowRefusal>> {
+        ready(self.inner.write(|state, now| state.model.cancel_flow(id, now)))
+    }
+
+    fn flow(&self, id: JobId) -> Reply<'_, Option<Flow>> {
+        ready(self.inner.read(|model, _| model.flow(id)))
+    }
+
+    fn flows(&self, filter: FlowFilter, after: Option<Cursor>, limit: usize) -> Reply<'_, FlowPage> {
+        ready(self.inner.read(|model, _| model.flow_page(&filter, after, limit)))
+    }
+
+    fn upstream(&self, id: JobId, limit: usize) -> Reply<'_, Vec<Upstream>> {
+        ready(self.inner.read(|model, _| model.upstream(id, limit)))
+    }
+
+    fn made_by(&self, job: JobId, map: JobId) -> Reply<'_, Vec<JobId>> {
+        ready(self.inner.read(|model, _| model.made_by(job, map)))
     }
 
     fn claim(&self, request: ClaimRequest) -> Reply<'_, Vec<Claimed>> {
@@ -185,7 +217,7 @@ impl Store for MemoryStore {
         ready(self.inner.write(|state, now| state.model.recover(keep, limit, now)))
     }
 
-    fn expire(&self, limit: usize) -> Reply<'_, Vec<JobId>> {
+    fn expire(&self, limit: usize) -> Reply<'_, Vec<Applied>> {
         ready(self.inner.write(|state, now| state.model.expire(limit, now)))
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ax_model::gates::{AHEAD_CAP, HOLDERS_MAX, Holder, JobWhy, QueueUse, QueueWhy};
+use ax_model::gates::{AHEAD_CAP, HOLDERS_MAX, Holder, JobWhy, QueueUse, QueueWhy, UPSTREAM_MAX};
 use ax_model::job::Job;
 use ax_model::priority::{Ageing, Head};
 use ax_model::store::READY_CAP;
@@ -29,7 +29,15 @@ impl Model {
         };
         let (used, offered) = (self.queue_use(&job.spec.queue), offers.contains(&job.spec.task));
         let aged_from = age.aged_from(job.spec.priority, job.life.run_at);
-        Some(JobWhy { now, used, offered, ahead: ahead.min(AHEAD_CAP), aged_from, job })
+        Some(JobWhy {
+            now,
+            used,
+            offered,
+            ahead: ahead.min(AHEAD_CAP),
+            aged_from,
+            upstream: self.upstream(id, UPSTREAM_MAX),
+            job,
+        })
     }
 
     pub(crate) fn why_queue(&self, name: &str, offers: &[String], now: Timestamp) -> Option<QueueWhy> {

@@ -3,13 +3,15 @@
 
 use crate::ids::JobId;
 use crate::job::{Job, State};
-use crate::store::{Queue, QueueChange};
+use crate::store::{Queue, QueueChange, Upstream};
 use crate::time::Timestamp;
 
 /// `JobWhy::ahead` stops counting here.
 pub const AHEAD_CAP: u64 = 1_000;
 /// Most holders of a queue's places that are named.
 pub const HOLDERS_MAX: usize = 5;
+/// Most jobs that one waits for that are named.
+pub const UPSTREAM_MAX: usize = 5;
 
 /// How many more jobs of a queue may be taken. What is in use is asked only where it matters.
 ///
@@ -47,6 +49,8 @@ pub fn switched(queue: &Queue, change: &QueueChange, now: Timestamp) -> Queue {
 pub enum Gate {
     /// It waits: it has not ended, is not held, and no node has it.
     State,
+    /// The jobs that it depends on have ended as it wants.
+    Upstream,
     /// Its time has come.
     Time,
     /// Its queue is not paused.
@@ -59,7 +63,7 @@ pub enum Gate {
 
 impl Gate {
     /// Every gate, in order.
-    pub const ALL: [Gate; 5] = [Gate::State, Gate::Time, Gate::Pause, Gate::Offer, Gate::Limit];
+    pub const ALL: [Gate; 6] = [Gate::State, Gate::Upstream, Gate::Time, Gate::Pause, Gate::Offer, Gate::Limit];
 }
 
 /// Who has a place in a queue.
@@ -123,6 +127,8 @@ pub struct JobWhy {
     pub ahead: u64,
     /// From when on it counts as urgent, whatever its priority.
     pub aged_from: Timestamp,
+    /// What it waits for, or waited for: open edges first, up to `UPSTREAM_MAX`.
+    pub upstream: Vec<Upstream>,
 }
 
 impl JobWhy {
@@ -130,8 +136,9 @@ impl JobWhy {
     #[must_use]
     pub fn is_open(&self, gate: Gate) -> bool {
         match gate {
-            Gate::State => self.job.life.claim_at().is_some(),
-            Gate::Time => self.job.life.claim_at().is_some_and(|due| due <= self.now),
+            Gate::State => self.job.life.state.is_waiting(),
+            Gate::Upstream => !self.job.life.blocked,
+            Gate::Time => self.job.life.state.is_waiting() && self.job.life.run_at <= self.now,
             Gate::Pause => !self.used.queue.paused,
             Gate::Offer => self.offered,
             Gate::Limit => self.used.has_places(),

@@ -1,5 +1,6 @@
 //! From what a caller asks for to a job that may be stored: defaults filled in, everything checked.
 
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -7,9 +8,11 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visit
 use crate::catalogue::TaskSpec;
 use crate::chance::Chance;
 use crate::defaults::Defaults;
+use crate::flow::{Edge, EdgeKind, cycle};
 use crate::ids::JobId;
-use crate::job::{OnCrash, Policy, Spec};
+use crate::job::{OnCrash, Place, Policy, Spec};
 use crate::limits::{Limits, MAX_SPAN_MS, MAX_TRIES};
+use crate::markers::{self, MarkerKind};
 use crate::priority::{LEAST_URGENT, MOST_URGENT};
 use crate::store::Enqueued;
 use crate::time::Timestamp;
@@ -87,6 +90,10 @@ pub struct JobRequest {
     pub tags: Vec<String>,
     /// A job that waits for this one's end, whatever it is: stored with it, exactly if this one is new. It belongs to the same chain.
     pub followed_by: Option<Box<JobRequest>>,
+    /// Jobs that must end first, and how.
+    pub depends_on: Vec<Edge>,
+    /// Its place in a flow.
+    pub place: Option<Place>,
 }
 
 /// A job ready to be stored.
@@ -102,11 +109,23 @@ pub struct NewJob {
     pub if_exists: IfExists,
     /// Digest of the content, present exactly when there is a key.
     pub digest: Option<[u8; 16]>,
+    /// What it waits for: one edge a parent.
+    pub edges: Vec<Edge>,
+    /// Its arguments have places for results of its parents (`markers`).
+    pub fills: bool,
+    /// Its place in a flow.
+    pub place: Option<Place>,
     /// It is stored exactly if the job before it in the batch is: where that one was there already, so was this one.
     pub with_previous: bool,
 }
 
 impl NewJob {
+    /// No other job and no flow has to do with it.
+    #[must_use]
+    pub fn stands_alone(&self) -> bool {
+        self.edges.is_empty() && self.place.is_none() && !self.with_previous
+    }
+
     /// Whether it is left out of a batch whose job before it was answered with `previous`.
     #[must_use]
     pub fn is_left_out(&self, previous: Option<&Enqueued>) -> bool {
@@ -118,6 +137,21 @@ impl NewJob {
     pub fn answer(&self, created: bool) -> Enqueued {
         Enqueued { id: self.spec.id, trace_id: self.spec.trace_id.clone(), created }
     }
+}
+
+/// A cycle among the jobs of a batch, as the path of ids from a job back to itself.
+#[must_use]
+pub fn batch_cycle(jobs: &[NewJob]) -> Option<Vec<JobId>> {
+    if jobs.iter().all(|job| job.edges.is_empty()) {
+        return None;
+    }
+    let places: HashMap<JobId, usize> = jobs.iter().enumerate().map(|(n, job)| (job.spec.id, n)).collect();
+    let into = |(child, job): (usize, &NewJob)| {
+        let parents = job.edges.iter().filter_map(|edge| places.get(&edge.parent).copied());
+        parents.map(|parent| (parent, child)).collect::<Vec<_>>()
+    };
+    let edges: Vec<(usize, usize)> = jobs.iter().enumerate().flat_map(into).collect();
+    Some(cycle(jobs.len(), &edges)?.into_iter().map(|n| jobs[n].spec.id).collect())
 }
 
 /// What is wrong with a request, where, and what would be right.
@@ -174,6 +208,9 @@ impl JobRequest {
         now: Timestamp,
         chance: &mut Chance,
     ) -> Result<NewJob, Invalid> {
+        if self.followed_by.is_some() {
+            return invalid("followed_by", "is for jobs that are enqueued by themselves, not for those of a flow");
+        }
         let id = self.id.unwrap_or_else(|| JobId::new(now, chance));
         let queue = self.queue.or_else(|| task.queue.clone()).unwrap_or_else(|| defaults.queue.clone());
         name("task", &self.task, limits)?;
@@ -230,6 +267,7 @@ impl JobRequest {
             on_crash: self.on_crash.or(task.on_crash).unwrap_or(policy.on_crash),
         };
         let unique_for_ms = span("unique_for", self.unique_for_ms, defaults.unique_for_ms)?;
+        let (edges, fills) = edges(id, self.depends_on, [&args, &kwargs], limits)?;
         let digest = self.key.as_ref().map(|_| content_digest(&self.task, &args, &kwargs));
         let spec = Spec {
             id,
@@ -248,8 +286,44 @@ impl JobRequest {
             created_at: now,
         };
         let (start_before, if_exists) = (self.start_before, self.if_exists);
-        Ok(NewJob { spec, run_at, start_before, if_exists, digest, with_previous: false })
+        let (place, with_previous) = (self.place, false);
+        Ok(NewJob { spec, run_at, start_before, if_exists, digest, edges, fills, place, with_previous })
     }
+}
+
+/// The edges, one a parent, and whether the arguments have places for results. A job that depends on none has no such
+/// places: what looks like one is its own data.
+fn edges(id: JobId, asked: Vec<Edge>, texts: [&str; 2], limits: &Limits) -> Result<(Vec<Edge>, bool), Invalid> {
+    if asked.is_empty() {
+        return Ok((asked, false));
+    }
+    let mut kinds: BTreeMap<JobId, EdgeKind> = BTreeMap::new();
+    for edge in asked {
+        if kinds.insert(edge.parent, edge.kind).is_some_and(|kind| kind != edge.kind) {
+            return invalid("depends_on", format!("names {} twice, with different conditions", edge.parent));
+        }
+    }
+    let mut fills = false;
+    for text in texts {
+        for marker in markers::find(text).or_else(|e| invalid("args", e.to_string()))? {
+            // What a map node makes its jobs of is not filled here.
+            if marker.kind == MarkerKind::Item {
+                continue;
+            }
+            let Ok(parent) = marker.name.parse() else {
+                return invalid("args", format!("{:?} in {{\"$result\": …}} is not a job id", marker.name));
+            };
+            fills = true;
+            kinds.entry(parent).or_insert(EdgeKind::Success);
+        }
+    }
+    if kinds.contains_key(&id) {
+        return invalid("depends_on", "names the job itself");
+    }
+    if kinds.len() > limits.batch {
+        return invalid("depends_on", format!("names {} jobs, the limit is {}", kinds.len(), limits.batch));
+    }
+    Ok((kinds.into_iter().map(|(parent, kind)| Edge { parent, kind }).collect(), fills))
 }
 
 fn due(run_at: Option<Timestamp>, delay_ms: Option<u64>, now: Timestamp) -> Result<Timestamp, Invalid> {

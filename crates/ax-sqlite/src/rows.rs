@@ -1,14 +1,24 @@
 //! Between rows and the model's plain data. The column lists stand beside the code that reads them.
 
 use ax_model::ids::{JobId, NodeId, Token};
-use ax_model::job::{Cause, ErrorInfo, Job, Lease, Life, OnCrash, Policy, Progress, Spec, State};
+use ax_model::job::{Cause, ErrorInfo, Job, Lease, Life, OnCrash, Place, Policy, Progress, Spec, State};
 use ax_model::time::Timestamp;
 use rusqlite::Row;
 use rusqlite::types::Type;
 
-/// Flag bits of `jobs.flags`.
+/// Flag bits of `jobs.flags`: those of a life.
 const CAREFUL: i64 = 1;
 const CANCEL_REQUESTED: i64 = 2;
+const BLOCKED: i64 = 4;
+/// Flag bits that are no part of a life: they say which other tables know the job, so that the many that no other table
+/// knows are not sought there.
+pub(crate) const MARKS: i64 = PARENT | IN_FLOW | FILLS;
+/// Others wait for it, or have waited.
+pub(crate) const PARENT: i64 = 8;
+/// It has a place in a flow.
+pub(crate) const IN_FLOW: i64 = 16;
+/// Its arguments have places for results.
+pub(crate) const FILLS: i64 = 32;
 
 /// What `decide` needs of a job, and where its row is.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +30,8 @@ pub(crate) struct Standing {
     pub(crate) priority: u8,
     pub(crate) life: Life,
     pub(crate) policy: Policy,
+    /// `MARKS`.
+    pub(crate) marks: i64,
 }
 
 /// The columns that `standing` reads, in its order.
@@ -52,6 +64,7 @@ pub(crate) fn standing(row: &Row<'_>) -> rusqlite::Result<Standing> {
         lease,
         careful: flags & CAREFUL != 0,
         cancel_requested: flags & CANCEL_REQUESTED != 0,
+        blocked: flags & BLOCKED != 0,
         last_cause: match row.get::<_, Option<i64>>(12)? {
             Some(_) => Some(coded(row, 12, Cause::from_code)?),
             None => None,
@@ -71,11 +84,14 @@ pub(crate) fn standing(row: &Row<'_>) -> rusqlite::Result<Standing> {
     };
     let lane: i64 = row.get(2)?;
     let lane = usize::try_from(lane - 1).map_err(|_| unreadable(2))?;
-    Ok(Standing { seq: row.get(0)?, id: JobId(row.get(1)?), lane, priority: row.get(3)?, life, policy })
+    let marks = flags & MARKS;
+    Ok(Standing { seq: row.get(0)?, id: JobId(row.get(1)?), lane, priority: row.get(3)?, life, policy, marks })
 }
 
 pub(crate) fn flags(life: &Life) -> i64 {
-    i64::from(life.careful) * CAREFUL + i64::from(life.cancel_requested) * CANCEL_REQUESTED
+    i64::from(life.careful) * CAREFUL
+        + i64::from(life.cancel_requested) * CANCEL_REQUESTED
+        + i64::from(life.blocked) * BLOCKED
 }
 
 /// The columns that `job` reads after the standing ones: `heavy` with the long texts, `light` with those of at most `?2`
@@ -86,7 +102,11 @@ macro_rules! job_columns {
             $crate::rows::standing_columns!(),
             ", created_at, timeout_ms, unique_for_ms, trace_id, root_id, key, tags, \
          progress, last_error, args, kwargs, result, (SELECT queue FROM lanes l WHERE l.lane = jobs.lane), \
-         (SELECT task FROM lanes l WHERE l.lane = jobs.lane)"
+         (SELECT task FROM lanes l WHERE l.lane = jobs.lane), \
+         iif(flags & 16, (SELECT id FROM flows f WHERE f.seq = (SELECT flow FROM places p WHERE p.seq = jobs.seq)), NULL), \
+         iif(flags & 16, (SELECT node FROM places p WHERE p.seq = jobs.seq), NULL), \
+         iif(flags & 16, (SELECT made_by FROM places p WHERE p.seq = jobs.seq), NULL), \
+         iif(flags & 16, (SELECT made_index FROM places p WHERE p.seq = jobs.seq), NULL)"
         )
     };
     (ended) => {
@@ -94,7 +114,11 @@ macro_rules! job_columns {
             $crate::rows::standing_columns!(),
             ", created_at, timeout_ms, unique_for_ms, trace_id, root_id, key, tags, \
          progress, last_error, '', '', result, (SELECT queue FROM lanes l WHERE l.lane = jobs.lane), \
-         (SELECT task FROM lanes l WHERE l.lane = jobs.lane)"
+         (SELECT task FROM lanes l WHERE l.lane = jobs.lane), \
+         iif(flags & 16, (SELECT id FROM flows f WHERE f.seq = (SELECT flow FROM places p WHERE p.seq = jobs.seq)), NULL), \
+         iif(flags & 16, (SELECT node FROM places p WHERE p.seq = jobs.seq), NULL), \
+         iif(flags & 16, (SELECT made_by FROM places p WHERE p.seq = jobs.seq), NULL), \
+         iif(flags & 16, (SELECT made_index FROM places p WHERE p.seq = jobs.seq), NULL)"
         )
     };
     (light) => {
@@ -103,7 +127,11 @@ macro_rules! job_columns {
             ", created_at, timeout_ms, unique_for_ms, trace_id, root_id, key, tags, \
          progress, last_error, iif(octet_length(args) <= ?2, args, ''), iif(octet_length(kwargs) <= ?2, kwargs, ''), \
          iif(octet_length(result) <= ?2, result, NULL), (SELECT queue FROM lanes l WHERE l.lane = jobs.lane), \
-         (SELECT task FROM lanes l WHERE l.lane = jobs.lane), octet_length(args), octet_length(kwargs), \
+         (SELECT task FROM lanes l WHERE l.lane = jobs.lane), \
+         iif(flags & 16, (SELECT id FROM flows f WHERE f.seq = (SELECT flow FROM places p WHERE p.seq = jobs.seq)), NULL), \
+         iif(flags & 16, (SELECT node FROM places p WHERE p.seq = jobs.seq), NULL), \
+         iif(flags & 16, (SELECT made_by FROM places p WHERE p.seq = jobs.seq), NULL), \
+         iif(flags & 16, (SELECT made_index FROM places p WHERE p.seq = jobs.seq), NULL), octet_length(args), octet_length(kwargs), \
          octet_length(result)"
         )
     };
@@ -111,7 +139,7 @@ macro_rules! job_columns {
 pub(crate) use job_columns;
 
 /// Where the lengths of a light row stand.
-pub(crate) const LISTED: usize = STANDING + 14;
+pub(crate) const LISTED: usize = STANDING + 18;
 
 pub(crate) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     let base = STANDING;
@@ -142,7 +170,17 @@ pub(crate) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         result: row.get(base + 11)?,
         last_error: error(row, base + 8)?,
         progress: progress.and_then(|p| serde_json::from_str::<Progress>(&p).ok()),
+        place: place(row, base + 14)?,
     })
+}
+
+fn place(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Place>> {
+    let Some(flow) = row.get::<_, Option<[u8; 16]>>(at)? else { return Ok(None) };
+    let made_by = match (row.get::<_, Option<[u8; 16]>>(at + 2)?, row.get(at + 3)?) {
+        (Some(map), Some(index)) => Some((JobId(map), index)),
+        _ => None,
+    };
+    Ok(Some(Place { flow: JobId(flow), node: row.get(at + 1)?, made_by }))
 }
 
 pub(crate) fn error(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<ErrorInfo>> {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use ax_model::gates::{AHEAD_CAP, HOLDERS_MAX, Holder, JobWhy, QueueUse, QueueWhy};
+use ax_model::gates::{AHEAD_CAP, HOLDERS_MAX, Holder, JobWhy, QueueUse, QueueWhy, UPSTREAM_MAX};
 use ax_model::job::State;
 use ax_model::priority::{Ageing, Head};
 use ax_model::store::{Queue, READY_CAP};
@@ -12,7 +12,7 @@ use rusqlite::{Connection, params};
 use crate::claim::ACTIVE;
 use crate::inspect::queue_counts;
 use crate::rows::{coded, time};
-use crate::{inspect, queues};
+use crate::{flows_read, inspect, queues};
 
 /// A lane with waiting jobs.
 struct Lane {
@@ -38,7 +38,8 @@ pub(crate) fn job(
     let offers: HashSet<&str> = offers.iter().map(String::as_str).collect();
     let offered = offers.contains(job.spec.task.as_str());
     let aged_from = ageing.aged_from(job.spec.priority, job.life.run_at);
-    let mut why = JobWhy { now, job, used, offered, ahead: 0, aged_from };
+    let upstream = flows_read::upstream(conn, id, UPSTREAM_MAX)?;
+    let mut why = JobWhy { now, job, used, offered, ahead: 0, aged_from, upstream };
     if why.job.life.is_ready(now) {
         why.ahead = ahead(conn, &why, &offers, ageing)?;
     }

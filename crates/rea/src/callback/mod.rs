@@ -96,11 +96,6 @@ async fn deliver(
     let id: JobId = about.parse().map_err(|e| Trouble::fatal("BadJob", format!("{e}")))?;
     let job = client.get(id).await.map_err(|error| Trouble::passing("StoreError", error.to_string()))?;
     let job = job.ok_or_else(|| Trouble::fatal("NoJob", format!("job {id} is no longer kept")))?;
-    if !job.life.state.is_final() {
-        return Err(
-            Trouble { after: Some(std::time::Duration::from_millis(100)), ..Trouble::passing("TEMP", "temp") }.into()
-        );
-    }
     let message =
         Message { id: context.task_id().to_string(), at: jiff::Timestamp::now().as_second(), body: body::of(&job)? };
     let status = sender.send(&url, message).await?;
