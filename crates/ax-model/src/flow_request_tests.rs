@@ -104,9 +104,9 @@ fn a_map_over_a_result_is_a_node_that_makes_the_jobs_later() {
     assert_eq!(again.id, request.id, "made again it is the same job");
 }
 
-/// C035: what can't be a flow is refused with what is wrong and where.
+/// C036: what can't be a flow is refused with what is wrong and where.
 #[test]
-fn c035_refusals_name_the_node_and_the_path() {
+fn c036_refusals_name_the_node_and_the_path() {
     use EdgeKind::{Failure, Success};
     for (nodes, text) in [
         (vec![], "nodes: must not be empty"),

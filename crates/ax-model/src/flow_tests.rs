@@ -58,9 +58,9 @@ fn a_cycle_is_told_as_its_path() {
     }
 }
 
-/// C033: ten thousand nodes are looked through in far less than a second.
+/// C036: ten thousand nodes are looked through in far less than a second.
 #[test]
-fn c033_large_graphs_take_time_in_proportion_to_their_size() {
+fn c036_large_graphs_take_time_in_proportion_to_their_size() {
     let n = 10_000;
     let mut edges: Vec<(usize, usize)> = (1..n).map(|node| (node - 1, node)).collect();
     edges.extend((2..n).map(|node| (node / 2, node)));
