@@ -8,6 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
@@ -21,6 +22,8 @@ use super::url::CallbackUrl;
 
 /// Addresses that are tried for one callback.
 const ADDRESSES_MAX: usize = 8;
+/// An address that swallows everything must leave time for the next one.
+const ADDRESS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Looks names up.
 pub trait Resolve: Send + Sync {
@@ -95,13 +98,14 @@ impl Connector {
                 refused = Some((address.ip(), what));
                 continue;
             }
-            match TcpStream::connect(address).await {
-                Ok(stream) => return Ok(stream),
-                Err(error) => last = Some(error),
+            match tokio::time::timeout(ADDRESS_TIMEOUT, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => last = Some(error.to_string()),
+                Err(_) => last = Some(format!("{address} does not answer")),
             }
         }
         match (last, refused) {
-            (Some(error), _) => Err(unreachable(error.to_string())),
+            (Some(error), _) => Err(unreachable(error)),
             (None, Some((address, what))) => Err(Trouble::fatal(
                 "AddressRefused",
                 format!(

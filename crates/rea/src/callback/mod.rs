@@ -19,6 +19,8 @@ use std::sync::Arc;
 use ax::{Client, Context, Handlers, JobId, JobRequest, TaskError, TaskSpec};
 use serde::Serialize;
 use serde_json::json;
+use tokio::runtime::Handle;
+use tokio_util::task::AbortOnDropHandle;
 
 use address::Allowed;
 pub use connect::{Resolve, SystemResolver};
@@ -71,33 +73,30 @@ struct Sent {
     status: u16,
 }
 
-/// What runs callbacks, with slots of its own.
+/// What runs callbacks, with slots of its own. They are sent from the threads of `http`: TLS is work, and the engine's thread is for
+/// short steps.
 #[must_use]
-pub fn runner(callbacks: &Callbacks, client: &Client) -> Handlers {
+pub fn runner(callbacks: &Callbacks, client: &Client, http: &Handle) -> Handlers {
     let sender = Arc::new(Sender::new(callbacks.secret_file.clone(), callbacks.allowed.clone()));
-    let client = client.clone();
+    let (client, http) = (client.clone(), http.clone());
     let mut handlers = Handlers::new(AT_A_TIME);
     handlers.add_with(task(), move |context: Context, (url, about): (String, String)| {
         let (sender, client) = (Arc::clone(&sender), client.clone());
-        async move { deliver(&sender, &client, &context, &url, &about).await }
+        let delivery = async move { deliver(&sender, &client, context.task_id(), &url, &about).await };
+        // Whoever drops the attempt ends the delivery.
+        let delivery = AbortOnDropHandle::new(http.spawn(delivery));
+        async move { delivery.await.unwrap_or_else(|end| Err(TaskError::retry(end.to_string()))) }
     });
     handlers
 }
 
 /// Tells the end of the job `about`.
-async fn deliver(
-    sender: &Sender,
-    client: &Client,
-    context: &Context,
-    url: &str,
-    about: &str,
-) -> Result<Sent, TaskError> {
+async fn deliver(sender: &Sender, client: &Client, own: JobId, url: &str, about: &str) -> Result<Sent, TaskError> {
     let url = CallbackUrl::parse(url).map_err(|wrong| Trouble::fatal("BadUrl", format!("the URL {wrong}")))?;
     let id: JobId = about.parse().map_err(|e| Trouble::fatal("BadJob", format!("{e}")))?;
     let job = client.get(id).await.map_err(|error| Trouble::passing("StoreError", error.to_string()))?;
     let job = job.ok_or_else(|| Trouble::fatal("NoJob", format!("job {id} is no longer kept")))?;
-    let message =
-        Message { id: context.task_id().to_string(), at: jiff::Timestamp::now().as_second(), body: body::of(&job)? };
+    let message = Message { id: own.to_string(), at: jiff::Timestamp::now().as_second(), body: body::of(&job)? };
     let status = sender.send(&url, message).await?;
     Ok(Sent { status })
 }

@@ -207,7 +207,8 @@ pub(super) async fn start(
     engine.announce(&url).map_err(trouble)?;
     let pool = pool(settings, &url).await?;
     let client = engine.client();
-    let callbacks = settings.callbacks.as_ref().map(|callbacks| Arc::new(callback::runner(callbacks, &client)) as _);
+    let callbacks =
+        settings.callbacks.as_ref().map(|callbacks| Arc::new(callback::runner(callbacks, &client, http)) as _);
     engine.start_with(Arc::clone(&pool) as _, callbacks).await.map_err(trouble)?;
     shared.set_ready(None);
     overview(settings, engine, &url).await;
