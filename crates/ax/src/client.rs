@@ -77,15 +77,22 @@ impl Client {
             }
         }
         let log = EnqueueLog::of(&jobs);
-        let followers: Vec<bool> = jobs.iter().map(|job| job.with_previous).collect();
+        let followers: Vec<bool> = match jobs.iter().any(|job| job.with_previous) {
+            true => jobs.iter().map(|job| job.with_previous).collect(),
+            false => vec![],
+        };
         let stored = match node.store.enqueue(jobs).await.map_err(EnqueueError::Store)? {
             Ok(stored) => stored,
             Err(refusal) => {
                 let refusal = EnqueueError::from(refusal);
-                return Err(refusal.in_terms_of(|index| index - followers[..=index].iter().filter(|f| **f).count()));
+                let before = |index| followers.iter().take(index + 1).filter(|follows| **follows).count();
+                return Err(refusal.in_terms_of(|index| index - before(index)));
             }
         };
         log.write(node, &stored);
+        if followers.is_empty() {
+            return Ok(stored);
+        }
         Ok(stored.into_iter().zip(followers).filter(|(_, follows)| !follows).map(|(one, _)| one).collect())
     }
 

@@ -130,7 +130,7 @@ impl Engine {
         self.start_with(runner, None).await
     }
 
-    /// The same with a second runner beside: its tasks run in slots of their own (`slots()`; `ahead()` is not asked), take no
+    /// The same with a second runner beside: its tasks run in slots of their own (`slots()`; it is given nothing `ahead()`, and is not told of deleted jobs), take no
     /// place of the runner's and wait behind none of its jobs. It offers the same from the start to the end.
     ///
     /// # Errors
