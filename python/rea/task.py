@@ -129,6 +129,11 @@ def task(  # noqa: F811  (an overload, which ruff does not see)
     max_interruptions: int | None = ...,
     memory: int | str | None = ...,
     name: str | None = ...,
+    schedule: str | None = ...,
+    timezone: str | None = ...,
+    every: Seconds | None = ...,
+    catch_up: str | None = ...,
+    overlap: str | None = ...,
 ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
 
@@ -148,6 +153,11 @@ def task(  # noqa: F811
     max_interruptions: int | None = None,
     memory: int | str | None = None,
     name: str | None = None,
+    schedule: str | None = None,
+    timezone: str | None = None,
+    every: Seconds | None = None,
+    catch_up: str | None = None,
+    overlap: str | None = None,
 ) -> Any:
     """Makes a top-level function a task: `@task` or `@task(max_attempts=5, default_priority=3, ...)`.
 
@@ -155,6 +165,10 @@ def task(  # noqa: F811
     that are retried besides RetryableError, ConnectionError and TimeoutError; all others end the job as dead.
     `on_crash="hold"` stops a job that may have half happened (money!) until a person decides. `memory="512MiB"` (or bytes) ends a job that
     uses more, with all that it has started.
+
+    `schedule="0 2 * * *"` (with `timezone="Asia/Shanghai"`), or `every=30`, lets it run by the clock, without arguments.
+    `catch_up` ("latest", "all", "none") says what becomes of late ticks; `overlap` ("skip", "queue", "allow", "cancel_old") what
+    becomes of a tick while the run before has not ended.
     """
     if priority is not None and default_priority is not None and priority != default_priority:
         raise ValueError(
@@ -182,6 +196,9 @@ def task(  # noqa: F811
     if timeout is not UNSET:
         limit = _options.timeout("timeout", timeout)
         defaults["timeout_ms"] = None if limit is None else max(1, _options.milliseconds(limit))
+    by_clock = _options.schedule(schedule, timezone, every, catch_up, overlap)
+    if by_clock:
+        defaults["schedule"] = by_clock
     retry_classes = _options.exceptions("retry_on", retry_on)
     if name is not None:
         _options.text("name", name)
@@ -198,6 +215,8 @@ def _register(func: Any, name: str | None, retry_on: Any, defaults: dict[str, An
     _signature.refuse_what_cannot_run(func)
     if name is None:
         name = _options.text("the task's name", _signature.task_name(func))
+    if "schedule" in defaults:
+        _signature.refuse_what_needs_arguments(func)
     made: Task[Any, Any] = Task(func, name, retry_on, defaults)
     other = registry.get(name)
     # The same function again is a reload of its module; another one would silently take the first one's jobs.

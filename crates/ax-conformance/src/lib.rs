@@ -14,6 +14,7 @@ mod memory_claim;
 mod memory_flow;
 mod memory_model;
 mod memory_read;
+mod memory_schedules;
 pub mod memory_store;
 mod memory_why;
 pub mod random;

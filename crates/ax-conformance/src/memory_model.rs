@@ -7,10 +7,12 @@ use ax_model::gates::switched;
 use ax_model::job::Job;
 use ax_model::lifecycle::Fence;
 use ax_model::new_job::{IfExists, batch_cycle};
+use ax_model::schedule::Schedule;
 use ax_model::store::{
     Act, Applied, AttemptRef, DayTotals, EnqueueRefusal, Enqueued, FlowHead, HistoryEntry, Pruned, Queue, QueueChange,
     Recovered, Target,
 };
+use ax_model::ticks::TickRecord;
 use ax_model::unique::content_digest;
 use ax_model::{
     Change, Event, JobId, Life, NewJob, NodeId, Progress, Refusal, Spec, State, TaskSpec, Timestamp, decide,
@@ -45,6 +47,9 @@ pub(crate) struct Model {
     pub(crate) totals: DayTotals,
     /// (queue, task) → its sums of all time; every pair that has ever had a job.
     pub(crate) lanes: BTreeMap<(String, String), DayTotals>,
+    pub(crate) schedules: BTreeMap<String, Schedule>,
+    /// (schedule, first tick) → what became of it and those after it.
+    pub(crate) ticks: BTreeMap<(String, Timestamp), TickRecord>,
     /// (parent, child) → what the edge between them has come to.
     pub(crate) edges: BTreeMap<(i64, i64), Drawn>,
     pub(crate) flows: BTreeMap<JobId, FlowHead>,
@@ -370,6 +375,7 @@ impl Model {
             self.ids.remove(&job.spec.id);
             self.by_state.entry(job.life.state).or_default().remove(seq);
             self.keys.retain(|_, holder| holder != seq);
+            self.ticks.retain(|_, record| record.job != Some(job.spec.id));
             self.forget_ties(&job);
             deleted.push(job.spec.id);
         }

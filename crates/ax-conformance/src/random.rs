@@ -20,6 +20,8 @@ use crate::waiting::block_on_for;
 mod compare;
 #[path = "random_make.rs"]
 mod make;
+#[path = "random_schedules.rs"]
+mod schedules;
 
 const STEPS: usize = 120;
 const COMPARE_EVERY: usize = 30;
@@ -117,7 +119,7 @@ impl Pair {
     }
 
     fn step(&mut self) {
-        match self.below(23) {
+        match self.below(26) {
             20 | 21 => self.submit_flow(),
             22 => self.act_on_flow(),
             0..=4 => self.enqueue(),
@@ -128,6 +130,7 @@ impl Pair {
             15 | 16 => self.move_clock(),
             17 => self.recover_or_expire(),
             18 => self.note(),
+            23..=25 => self.step_of_schedules(),
             _ if self.one_in(3) => self.reopen(),
             _ => self.prune(),
         }
@@ -339,6 +342,7 @@ impl Pair {
         let pruned = all(self.subject.store().as_ref());
         assert_eq!(pruned, all(&self.model), "pruned: the store (left), the model (right)");
         assert_eq!(pruned.len() as u64, could, "pruned (left), what was counted before (right)");
+        self.prune_ticks(cutoff);
     }
 
     fn reopen(&mut self) {

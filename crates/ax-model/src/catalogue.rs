@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::job::OnCrash;
+use crate::schedule::TaskSchedule;
 
 /// One task as its worker declared it. A field that is `None` means the product's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,29 +37,32 @@ pub struct TaskSpec {
     /// Most memory of a running job, bytes; absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
+    /// When it runs by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<TaskSchedule>,
     /// First line of its documentation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doc: Option<String>,
 }
 
 /// Tells a field that is `null` from one that is absent.
-fn some<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<Option<u64>>, D::Error> {
+pub(crate) fn some<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<Option<u64>>, D::Error> {
     Option::<u64>::deserialize(d).map(Some)
 }
 
-mod on_crash_word {
+pub(crate) mod on_crash_word {
     use super::OnCrash;
     use serde::{Deserialize, Deserializer, Serializer};
 
     #[expect(clippy::ref_option, reason = "the signature is serde's")]
-    pub(super) fn serialize<S: Serializer>(value: &Option<OnCrash>, s: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(value: &Option<OnCrash>, s: S) -> Result<S::Ok, S::Error> {
         match value {
             Some(v) => s.serialize_str(v.as_str()),
             None => s.serialize_none(),
         }
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<OnCrash>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<OnCrash>, D::Error> {
         let Some(word) = Option::<String>::deserialize(d)? else { return Ok(None) };
         OnCrash::from_word(&word).map(Some).ok_or_else(|| serde::de::Error::custom("on_crash is \"retry\" or \"hold\""))
     }

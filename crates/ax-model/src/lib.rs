@@ -5,11 +5,13 @@
 
 pub mod catalogue;
 pub mod chance;
+pub mod cron;
 pub mod defaults;
 pub mod flow;
 pub mod flow_request;
 pub mod flow_run;
 pub mod gates;
+pub mod grid;
 pub mod ids;
 pub mod job;
 pub mod lifecycle;
@@ -20,6 +22,7 @@ pub mod priority;
 pub mod retry;
 pub mod schedule;
 pub mod store;
+pub mod ticks;
 pub mod time;
 pub mod unique;
 
@@ -28,7 +31,8 @@ pub use chance::Chance;
 pub use defaults::Defaults;
 pub use flow::{Edge, EdgeKind, FlowState};
 pub use ids::{JobId, NodeId, Token};
-pub use job::{Cause, ErrorInfo, Job, Lease, Life, OnCrash, Place, Policy, Progress, Spec, State};
+pub use job::{Cause, ErrorInfo, Job, Lease, Life, OnCrash, Place, Policy, Progress, Spec, State, Tick};
 pub use lifecycle::{Change, Event, Refusal, decide};
 pub use new_job::{Invalid, JobRequest, NewJob};
+pub use schedule::{Schedule, ScheduleSpec};
 pub use time::{Clock, Timestamp};

@@ -283,6 +283,7 @@ impl JobRequest {
             key: self.key,
             unique_for_ms,
             tags,
+            tick: None,
             created_at: now,
         };
         let (start_before, if_exists) = (self.start_before, self.if_exists);

@@ -16,9 +16,10 @@ use crate::tx::Tx;
 /// A new row; nothing when its id is taken.
 pub(crate) const INSERT: &str = "INSERT INTO jobs (seq, id, lane, priority, state, claim_at, run_at, attempt, failures,
      interruptions, flags, updated_at, start_before, created_at, timeout_ms, max_attempts, max_interruptions,
-     retry_base_ms, retry_cap_ms, on_crash, unique_for_ms, trace_id, root_id, key, tags, args, kwargs)
+     retry_base_ms, retry_cap_ms, on_crash, unique_for_ms, trace_id, root_id, key, tags, args, kwargs,
+     schedule, tick)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, 0, ?24, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
-     ?21, ?22, ?23) ON CONFLICT (id) DO NOTHING";
+     ?21, ?22, ?23, ?25, ?26) ON CONFLICT (id) DO NOTHING";
 
 type Answer<T> = Result<Result<T, EnqueueRefusal>, StoreError>;
 
@@ -128,6 +129,8 @@ fn insert(tx: &mut Tx<'_, '_>, job: &NewJob, lane: usize, marks: i64) -> Result<
             spec.args,
             spec.kwargs,
             flags(&life) + marks,
+            spec.tick.as_ref().map(|tick| &tick.schedule),
+            spec.tick.as_ref().map(|tick| tick.at.0),
         ])
         .map_err(|e| sqlite_error(&e))?;
     if inserted == 0 {

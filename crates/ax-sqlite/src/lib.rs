@@ -23,6 +23,7 @@ mod queues;
 mod readers;
 mod retention;
 mod rows;
+mod schedules;
 mod store;
 mod tasks;
 mod tx;

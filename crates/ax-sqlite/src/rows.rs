@@ -1,7 +1,7 @@
 //! Between rows and the model's plain data. The column lists stand beside the code that reads them.
 
 use ax_model::ids::{JobId, NodeId, Token};
-use ax_model::job::{Cause, ErrorInfo, Job, Lease, Life, OnCrash, Place, Policy, Progress, Spec, State};
+use ax_model::job::{Cause, ErrorInfo, Job, Lease, Life, OnCrash, Place, Policy, Progress, Spec, State, Tick};
 use ax_model::time::Timestamp;
 use rusqlite::Row;
 use rusqlite::types::Type;
@@ -106,7 +106,7 @@ macro_rules! job_columns {
          iif(flags & 16, (SELECT id FROM flows f WHERE f.seq = (SELECT flow FROM places p WHERE p.seq = jobs.seq)), NULL), \
          iif(flags & 16, (SELECT node FROM places p WHERE p.seq = jobs.seq), NULL), \
          iif(flags & 16, (SELECT made_by FROM places p WHERE p.seq = jobs.seq), NULL), \
-         iif(flags & 16, (SELECT made_index FROM places p WHERE p.seq = jobs.seq), NULL)"
+         iif(flags & 16, (SELECT made_index FROM places p WHERE p.seq = jobs.seq), NULL), schedule, tick"
         )
     };
     (ended) => {
@@ -118,7 +118,7 @@ macro_rules! job_columns {
          iif(flags & 16, (SELECT id FROM flows f WHERE f.seq = (SELECT flow FROM places p WHERE p.seq = jobs.seq)), NULL), \
          iif(flags & 16, (SELECT node FROM places p WHERE p.seq = jobs.seq), NULL), \
          iif(flags & 16, (SELECT made_by FROM places p WHERE p.seq = jobs.seq), NULL), \
-         iif(flags & 16, (SELECT made_index FROM places p WHERE p.seq = jobs.seq), NULL)"
+         iif(flags & 16, (SELECT made_index FROM places p WHERE p.seq = jobs.seq), NULL), schedule, tick"
         )
     };
     (light) => {
@@ -131,7 +131,7 @@ macro_rules! job_columns {
          iif(flags & 16, (SELECT id FROM flows f WHERE f.seq = (SELECT flow FROM places p WHERE p.seq = jobs.seq)), NULL), \
          iif(flags & 16, (SELECT node FROM places p WHERE p.seq = jobs.seq), NULL), \
          iif(flags & 16, (SELECT made_by FROM places p WHERE p.seq = jobs.seq), NULL), \
-         iif(flags & 16, (SELECT made_index FROM places p WHERE p.seq = jobs.seq), NULL), octet_length(args), octet_length(kwargs), \
+         iif(flags & 16, (SELECT made_index FROM places p WHERE p.seq = jobs.seq), NULL), schedule, tick, octet_length(args), octet_length(kwargs), \
          octet_length(result)"
         )
     };
@@ -139,7 +139,7 @@ macro_rules! job_columns {
 pub(crate) use job_columns;
 
 /// Where the lengths of a light row stand.
-pub(crate) const LISTED: usize = STANDING + 18;
+pub(crate) const LISTED: usize = STANDING + 20;
 
 pub(crate) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     let base = STANDING;
@@ -160,6 +160,10 @@ pub(crate) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         key: row.get(base + 5)?,
         unique_for_ms: span(row, base + 2)?,
         tags: tags.map(|t| serde_json::from_str(&t).unwrap_or_default()).unwrap_or_default(),
+        tick: match row.get::<_, Option<String>>(base + 18)? {
+            Some(schedule) => Some(Tick { schedule, at: Timestamp(row.get(base + 19)?) }),
+            None => None,
+        },
         created_at: Timestamp(row.get(base)?),
     };
     let progress: Option<String> = row.get(base + 7)?;

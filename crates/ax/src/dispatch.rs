@@ -204,10 +204,15 @@ pub(crate) fn take_over(node: &Node, mut jobs: Vec<Claimed>) -> Vec<Claimed> {
     jobs
 }
 
+async fn learn(node: &Node, specs: &[TaskSpec]) -> Result<(), StoreError> {
+    node.catalogue_put(specs).await?;
+    crate::schedules::declare_of_tasks(node, specs).await
+}
+
 /// The runner offers other tasks: the catalogue learns them before the first claim for them.
 async fn catalogue_again(node: &Node, specs: &[TaskSpec]) -> Arc<[String]> {
     let mut backoff = Backoff::new();
-    while let Err(error) = node.catalogue_put(specs).await {
+    while let Err(error) = learn(node, specs).await {
         if !pause_after(node, "catalogue", &error, &mut backoff).await || node.stage() >= Stage::Draining {
             break;
         }

@@ -16,7 +16,7 @@ use crate::open::{Home, OpenError, StoreCopy};
 use crate::options::Options;
 use crate::runner::Runner;
 use crate::shutdown::{Shutdown, StopReport};
-use crate::{aside, attempt, dispatch, retention, settle, watcher};
+use crate::{aside, attempt, dispatch, retention, schedules, settle, watcher};
 
 /// Dead nodes' leases ended in one transaction.
 const RECOVER_BATCH: usize = 1000;
@@ -146,6 +146,7 @@ impl Engine {
         let mut offers = runner.offers();
         let specs = Arc::clone(&offers.borrow_and_update());
         node.catalogue_put(&specs).await?;
+        schedules::declare_of_tasks(node, &specs).await?;
         for queue in node.store.queues().await?.into_iter().filter(|queue| queue.paused) {
             drop(node.local.pause(&queue.name));
         }
@@ -175,6 +176,9 @@ impl Engine {
         tasks.servants.push(tokio::spawn(watcher::watch(Arc::clone(node))));
         tasks.servants.push(tokio::spawn(retention::expire_all(Arc::clone(node))));
         tasks.servants.push(tokio::spawn(retention::prune_all(Arc::clone(node))));
+        if node.options.schedules {
+            tasks.servants.push(tokio::spawn(schedules::fire_all(Arc::clone(node))));
+        }
         Ok(())
     }
 

@@ -61,6 +61,8 @@ pub(crate) struct Node {
     /// Wakes the watcher, which rests while nothing runs.
     pub(crate) watcher: Notify,
     pub(crate) watcher_rests: AtomicBool,
+    /// Wakes who fires schedules: some were changed here.
+    pub(crate) schedules_changed: Notify,
     /// One change of a queue's switches at a time, so that memory and store agree in the end.
     pub(crate) queue_turn: tokio::sync::Mutex<()>,
     /// One walk that deletes at a time: a store remembers how far it came. `true` = the last one did not come to its end.
@@ -103,6 +105,7 @@ impl Node {
             troubles: Troubles::default(),
             watcher: Notify::new(),
             watcher_rests: AtomicBool::new(false),
+            schedules_changed: Notify::new(),
             queue_turn: tokio::sync::Mutex::default(),
             prune_turn: tokio::sync::Mutex::default(),
             tally: Tally::default(),

@@ -13,6 +13,7 @@ mod exit;
 mod flags;
 mod init;
 mod job;
+mod job_args;
 mod jobs;
 mod load_error;
 mod logs;
@@ -76,7 +77,7 @@ enum Verb {
     Jobs(jobs::Jobs),
     /// Show one job: what it is, what it waits for, what became of its attempts
     Job(job::Job),
-    /// Say what a job or a queue waits for, gate by gate, and what lifts it
+    /// Say what a job, a queue or a schedule waits for, gate by gate, and what lifts it
     Why(why::Why),
     /// Show what a job wrote, also while it runs
     #[command(visible_alias = "log")]
@@ -109,8 +110,8 @@ enum Verb {
     Bench(bench::Bench),
     /// Show the settings, and where each came from
     Config(config::Config),
-    /// Work out when cron rules fire
-    Schedule(schedule::Schedule),
+    /// Jobs that run by the clock: add, look ahead, pause, run by hand; work out when cron rules fire
+    Schedule(Box<schedule::Schedule>),
     /// Print what a shell needs to complete commands
     Completions(papers::Completions),
     /// Print the manual page, or write those of all commands
@@ -146,7 +147,7 @@ fn run(verb: Verb) -> Result<Exit, Failure> {
     match verb {
         Verb::Serve(verb) => verb.run(),
         Verb::Config(verb) => verb.run(),
-        Verb::Schedule(verb) => verb.run(),
+        Verb::Schedule(verb) => verb.run(asking),
         Verb::Bench(verb) => verb.run(),
         Verb::Token(verb) => verb.run(),
         Verb::Callback(verb) => verb.run(),

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ax::Engine;
 use tokio::runtime::Handle;
 use tokio::signal::unix::Signal;
 
+use super::serve::declare;
 use super::{Failure, load_error};
 use crate::error::{Code, Problem};
 use crate::settings::{self, Given};
@@ -15,6 +17,7 @@ use crate::workers::{Pool, Reloaded, watch};
 #[derive(Clone)]
 pub(super) struct Reloader {
     pool: Arc<Pool>,
+    engine: Engine,
     /// The command line, which goes before the file that is read again.
     given: Arc<Given>,
     /// Where worker processes are spoken to.
@@ -23,8 +26,8 @@ pub(super) struct Reloader {
 
 impl Reloader {
     /// Call it in the runtime in which the pool was started.
-    pub(super) fn new(pool: Arc<Pool>, given: Given) -> Reloader {
-        Reloader { pool, given: Arc::new(given), jobs: Handle::current() }
+    pub(super) fn new(pool: Arc<Pool>, engine: Engine, given: Given) -> Reloader {
+        Reloader { pool, engine, given: Arc::new(given), jobs: Handle::current() }
     }
 
     /// Loads the code again. In a task of its own: a client that goes away does not leave half of it.
@@ -39,7 +42,10 @@ impl Reloader {
             let given = Arc::clone(&self.given);
             let read = tokio::task::spawn_blocking(move || settings::serve(&given));
             let settings = read.await.map_err(|panic| panic.to_string())?.map_err(|bad| text(&bad.into()))?;
-            self.pool.reload(settings.commands).await.map_err(|error| text(&load_error::failure(&format!("{error:#}"))))
+            let reloaded = self.pool.reload(settings.commands).await;
+            let reloaded = reloaded.map_err(|error| text(&load_error::failure(&format!("{error:#}"))))?;
+            declare(&self.engine, settings.schedules).await.map_err(|failure| text(&failure))?;
+            Ok::<Reloaded, String>(reloaded)
         };
         match loaded.await {
             Ok(reloaded) => {

@@ -128,6 +128,11 @@ impl Road {
         self.ask(Method::GET, path, Vec::new(), waits).await
     }
 
+    /// Changes or removes something.
+    pub(super) async fn send(&mut self, method: Method, path: &str, body: String) -> Result<Value, Failure> {
+        parse(&self.ask(method, path, body.into_bytes(), Duration::ZERO).await?)
+    }
+
     /// Changes something.
     pub(super) async fn post(&mut self, path: &str, body: String) -> Result<Value, Failure> {
         parse(&self.ask(Method::POST, path, body.into_bytes(), Duration::ZERO).await?)

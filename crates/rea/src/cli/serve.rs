@@ -95,7 +95,7 @@ async fn serve(settings: settings::Serve, given: Given, logs: Logs, http: &Handl
     let engine = open(&settings, Tee { log: logs.clone(), feed: Arc::clone(&feed) }).await?;
     let host = Host { db: settings.engine.path.clone(), logs, feed };
     let started = tokio::select! {
-        started = start(&settings, &engine, host, http) => started,
+        started = begin(&settings, &engine, host, http) => started,
         // Nothing runs yet: there is nothing to wait for.
         () = stop.next() => Err(Failure::new(Exit::Ok, "")),
     };
@@ -106,7 +106,7 @@ async fn serve(settings: settings::Serve, given: Given, logs: Logs, http: &Handl
             return Err(failure);
         }
     };
-    let reloader = server.reloader(given);
+    let reloader = server.reloader(&engine, given);
     let mut reloads = JoinSet::new();
     reloads.extend(stop.reload.take().map(|hangup| reloader.clone().at(hangup)));
     if settings.reload {
@@ -222,8 +222,8 @@ impl Server {
     }
 
     /// What loads the code again; from now on also when a client asks for it.
-    fn reloader(&self, given: Given) -> Reloader {
-        let reloader = Reloader::new(Arc::clone(&self.pool), given);
+    fn reloader(&self, engine: &Engine, given: Given) -> Reloader {
+        let reloader = Reloader::new(Arc::clone(&self.pool), engine.clone(), given);
         let asked = reloader.clone();
         self.shared.set_reload(Box::new(move || Box::pin(asked.clone().reload("asked"))));
         reloader
@@ -287,6 +287,20 @@ fn url_of(address: SocketAddr) -> String {
         ip if ip.is_ipv6() => format!("http://[::1]:{}", address.port()),
         _ => format!("http://127.0.0.1:{}", address.port()),
     }
+}
+
+/// Takes in what the file says of schedules, then starts.
+async fn begin(settings: &settings::Serve, engine: &Engine, host: Host, http: &Handle) -> Result<Server, Failure> {
+    declare(engine, settings.schedules.clone()).await?;
+    start(settings, engine, host, http).await
+}
+
+/// Takes in the schedules of the file: those that it has no more are paused.
+pub(super) async fn declare(engine: &Engine, said: Vec<settings::Declared>) -> Result<(), Failure> {
+    engine.client().declare_schedules(said).await.map_err(|(name, error)| match error {
+        ax::ScheduleError::Store(error) => Failure::new(Exit::Unreachable, error.to_string()),
+        error => Failure::new(Exit::Usage, format!("schedules.{name}: {error}")).hint("see [schedules] in rea.toml"),
+    })
 }
 
 /// What runs jobs: worker processes for the code, and commands.

@@ -25,6 +25,7 @@ pub mod prune;
 pub mod query;
 pub mod queues;
 pub mod reload;
+pub mod schedules;
 pub mod status;
 mod stream;
 pub mod throttle;
@@ -41,7 +42,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, Response, StatusCode, header};
 use axum::response::IntoResponse;
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{MethodRouter, delete, get, patch, post};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -220,6 +221,17 @@ fn routes() -> Vec<(&'static str, &'static str, MethodRouter<Shared>)> {
         ("get", "/queues/{name}/why", get(why::of_queue)),
         ("post", "/queues/{name}/pause", post(queues::pause)),
         ("post", "/queues/{name}/resume", post(queues::resume)),
+        ("get", "/schedules", get(schedules::list)),
+        ("post", "/schedules", post(schedules::create)),
+        ("get", "/schedules/{name}", get(schedules::show)),
+        ("patch", "/schedules/{name}", patch(schedules::edit)),
+        ("delete", "/schedules/{name}", delete(schedules::remove)),
+        ("get", "/schedules/{name}/ticks", get(schedules::ticks)),
+        ("get", "/schedules/{name}/plan", get(schedules::plan)),
+        ("get", "/schedules/{name}/why", get(why::of_schedule)),
+        ("post", "/schedules/{name}/pause", post(schedules::pause)),
+        ("post", "/schedules/{name}/resume", post(schedules::resume)),
+        ("post", "/schedules/{name}/run", post(schedules::run)),
         ("post", "/reload", post(reload::reload)),
         ("get", "/tasks", get(status::tasks)),
         ("get", "/tasks/{name}", get(status::task)),

@@ -10,6 +10,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::place::{Place, Table};
+use super::schedules::{self, Declared};
 use super::value::{Kind, Value};
 use super::{BadSetting, Key, bad, tasks};
 use crate::workers::Command;
@@ -30,6 +31,8 @@ pub(super) struct File {
     pub(super) values: Vec<(Key, Value, usize)>,
     /// The tasks that it declares.
     pub(super) commands: Vec<Command>,
+    /// The schedules that it declares.
+    pub(super) schedules: Vec<Declared>,
 }
 
 impl File {
@@ -78,11 +81,14 @@ impl File {
             }
         };
         let mut values = Vec::new();
-        let mut commands = Vec::new();
+        let (mut commands, mut schedules) = (Vec::new(), Vec::new());
         let top = Table { name: "", table: parsed.get_ref(), place };
         for (name, value) in top.entries() {
             match value.get_ref() {
                 DeValue::Table(table) if name.get_ref() == tasks::SECTION => commands = tasks::read(table, place)?,
+                DeValue::Table(table) if name.get_ref() == schedules::SECTION => {
+                    schedules = schedules::read(table, place)?;
+                }
                 DeValue::Table(table) if is_section(name.get_ref()) => {
                     let section = Table { name: name.get_ref(), table, place };
                     for (key, value) in section.entries() {
@@ -92,7 +98,7 @@ impl File {
                 _ => values.push(top.setting(name, value)?),
             }
         }
-        Ok(File { path, values, commands })
+        Ok(File { path, values, commands, schedules })
     }
 }
 
@@ -142,7 +148,7 @@ impl Table<'_> {
                 let mut sections: Vec<&str> = names().filter_map(|name| name.split_once('.')).map(|(s, _)| s).collect();
                 sections.dedup();
                 format!(
-                    "there are db, url, token_file, and the tables [{}], [tasks.NAME]; all settings: rea config show",
+                    "there are db, url, token_file, and the tables [{}], [tasks.NAME], [schedules.NAME]; all settings: rea config show",
                     sections.join("], [")
                 )
             }

@@ -8,6 +8,7 @@ use ax::model::{Defaults, OnCrash, Policy, priority::Ageing};
 use ax::{Limits, Options, Retention};
 
 use super::resolve::{Origin, Resolved};
+use super::schedules::Declared;
 use super::table::is_file;
 use super::token::{TOKEN_RECIPE, read_tokens};
 use super::value::address;
@@ -129,6 +130,8 @@ pub struct Serve {
     pub commands: Vec<Command>,
     /// How callbacks are sent; `None` = they are off.
     pub callbacks: Option<Callbacks>,
+    /// Schedules of the file, with the words that declare them.
+    pub schedules: Vec<Declared>,
 }
 
 /// Checks everything that can be checked without opening the store.
@@ -193,6 +196,7 @@ pub(super) fn of(all: &Resolved) -> Result<Serve, BadSetting> {
         redact: Redact::new(&all.list(Key::Redact)),
         commands: all.commands.clone(),
         callbacks,
+        schedules: all.schedules.clone(),
     })
 }
 

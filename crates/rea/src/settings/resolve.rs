@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::file::{self, File};
+use super::schedules::Declared;
 use super::table::WORDS;
 use super::value::{Kind, Value};
 use super::{BadSetting, Given, Key, bad};
@@ -47,6 +48,8 @@ pub struct Resolved {
     pub file: Option<PathBuf>,
     /// The tasks that it declares.
     pub(super) commands: Vec<Command>,
+    /// The schedules that it declares.
+    pub(super) schedules: Vec<Declared>,
 }
 
 impl Resolved {
@@ -80,7 +83,8 @@ impl Resolved {
             values.push((default, Origin::Default));
         }
         let path = file.as_ref().map(|file| file.path.clone());
-        let (set, commands) = file.map_or_else(Default::default, |file| (file.values, file.commands));
+        let (set, commands, schedules) =
+            file.map_or_else(Default::default, |file| (file.values, file.commands, file.schedules));
         for (key, value, line) in set {
             values[key as usize] = (value, Origin::File { path: path.clone().unwrap_or_default(), line });
         }
@@ -101,7 +105,7 @@ impl Resolved {
             };
             values[*key as usize] = (value.clone(), Origin::Flag(flag));
         }
-        Ok(Resolved { values, file: path, commands })
+        Ok(Resolved { values, file: path, commands, schedules })
     }
 
     /// Its value and where that came from.

@@ -42,6 +42,9 @@ pub struct JobView<'a> {
     key: Option<&'a str>,
     unique_for: Seconds,
     tags: &'a [String],
+    /// The tick that made it.
+    schedule: Option<&'a str>,
+    tick: Option<String>,
     cancel_requested: bool,
     created_at: String,
     claimed_at: Option<String>,
@@ -87,6 +90,8 @@ impl<'a> JobView<'a> {
             key: spec.key.as_deref(),
             unique_for: Seconds(spec.unique_for_ms),
             tags: &spec.tags,
+            schedule: spec.tick.as_ref().map(|tick| tick.schedule.as_str()),
+            tick: spec.tick.as_ref().map(|tick| time::text(tick.at)),
             cancel_requested: life.cancel_requested,
             created_at: time::text(spec.created_at),
             claimed_at: life.claimed_at.map(time::text),

@@ -4,5 +4,8 @@ pub mod job;
 pub mod number;
 pub mod redact;
 pub mod request;
+pub mod schedule;
+pub mod schedule_request;
 pub mod time;
 pub mod why;
+pub mod why_schedule;

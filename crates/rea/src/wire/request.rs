@@ -55,15 +55,22 @@ pub struct Asked {
 /// # Errors
 /// `bad_json`, `unknown_field` or `invalid_field`.
 pub fn parse(body: &[u8]) -> Result<Asked, Problem> {
-    let fields = split(body)?;
     let mut job = Draft::default();
-    for (i, (name, raw)) in fields.iter().enumerate() {
+    for (name, raw) in fields_once(body)? {
+        job.set(&name, raw.get())?;
+    }
+    job.finish()
+}
+
+/// The object's fields in order, each once, their values still text.
+pub(crate) fn fields_once(body: &[u8]) -> Result<Vec<(Cow<'_, str>, &RawValue)>, Problem> {
+    let fields = split(body)?;
+    for (i, (name, _)) in fields.iter().enumerate() {
         if fields[..i].iter().any(|(earlier, _)| earlier == name) {
             return Err(Problem::field(name, "is given twice"));
         }
-        job.set(name, raw.get())?;
     }
-    job.finish()
+    Ok(fields)
 }
 
 /// The object's fields in order, their values still text.
@@ -200,7 +207,7 @@ impl Draft {
     }
 }
 
-fn text(field: &str, json: &str) -> Result<String, Problem> {
+pub(super) fn text(field: &str, json: &str) -> Result<String, Problem> {
     serde_json::from_str(json).map_err(|_| Problem::field(field, "must be a text of whole Unicode characters"))
 }
 
@@ -212,7 +219,7 @@ fn whole(field: &str, json: &str) -> Result<i64, Problem> {
     serde_json::from_str(json).map_err(|_| Problem::field(field, "must be a whole number"))
 }
 
-fn seconds(field: &str, json: &str) -> Result<u64, Problem> {
+pub(super) fn seconds(field: &str, json: &str) -> Result<u64, Problem> {
     number::parse_seconds(json).map_err(|e| Problem::field(field, e))
 }
 
@@ -225,11 +232,11 @@ fn timeout(json: &str) -> Result<u64, Problem> {
     }
 }
 
-fn instant(field: &str, json: &str) -> Result<Timestamp, Problem> {
+pub(super) fn instant(field: &str, json: &str) -> Result<Timestamp, Problem> {
     time::parse(&text(field, json)?).map_err(|e| Problem::field(field, e))
 }
 
-fn word<T>(field: &str, json: &str, read: fn(&str) -> Option<T>, allowed: &str) -> Result<T, Problem> {
+pub(super) fn word<T>(field: &str, json: &str, read: fn(&str) -> Option<T>, allowed: &str) -> Result<T, Problem> {
     read(&text(field, json)?).ok_or_else(|| Problem::field(field, format!("must be {allowed}")))
 }
 

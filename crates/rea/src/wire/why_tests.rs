@@ -26,6 +26,7 @@ fn job(state: State) -> Job {
         key: None,
         unique_for_ms: 0,
         tags: vec![],
+        tick: None,
         created_at: Timestamp(0),
     };
     let life = Life { state, ..Life::fresh(Timestamp(NOW.0 + 5_000_000), None, Timestamp(0)) };

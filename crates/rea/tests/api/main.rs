@@ -15,5 +15,6 @@ mod nodes;
 mod openapi;
 mod prune;
 mod queues;
+mod schedules;
 mod wait;
 mod why;
