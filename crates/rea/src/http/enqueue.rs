@@ -1,6 +1,5 @@
 //! Storing jobs: one, or a batch that is stored as a whole or not at all. The answer comes after they are on disk.
 
-use ax::JobRequest;
 use ax::model::store::Enqueued;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -9,17 +8,19 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::guard::{BATCH_BODY_MAX, BODY_MAX};
-use super::{Answer, READ_ELSEWHERE, Shared, body, json, json_text};
+use super::{Answer, READ_ELSEWHERE, Shared, body, callbacks, json, json_text};
 use crate::error::{Code, Problem};
 use crate::logs::push_json;
 use crate::wire::items::{Stop, each};
-use crate::wire::request;
+use crate::wire::request::{self, Asked};
 
 /// `POST /enqueue`: 201 for a new job, 200 for the one that the key already had.
 pub(super) async fn one(State(shared): State<Shared>, body: Body) -> Answer {
     let body = body::read(body, BODY_MAX).await?;
-    let job = request::parse(&body)?;
+    let asked = request::parse(&body)?;
     drop(body);
+    let jobs = callbacks::attach(&shared, vec![asked]).await.map_err(|(_, problem)| problem)?;
+    let job = jobs.into_iter().next().expect("one request is one job");
     let enqueued = shared.client().enqueue_one(job).await.map_err(|e| Problem::of_enqueue(e, false))?;
     let status = if enqueued.created { StatusCode::CREATED } else { StatusCode::OK };
     Ok(json_text(status, short(&enqueued)))
@@ -62,6 +63,7 @@ pub(super) async fn batch(State(shared): State<Shared>, headers: HeaderMap, body
         false => parse()?,
         true => tokio::task::spawn_blocking(parse).await.map_err(|e| Problem::new(Code::Internal, e.to_string()))??,
     };
+    let jobs = callbacks::attach(&shared, jobs).await.map_err(|(index, problem)| problem.at_index(index))?;
     let enqueued = shared.client().enqueue(jobs).await.map_err(|e| Problem::of_enqueue(e, true))?;
     let created = enqueued.iter().any(|e| e.created);
     let jobs =
@@ -69,7 +71,7 @@ pub(super) async fn batch(State(shared): State<Shared>, headers: HeaderMap, body
     Ok(json(if created { StatusCode::CREATED } else { StatusCode::OK }, &Batch { jobs: jobs.collect() }))
 }
 
-pub(super) fn parse_array(body: &Bytes, most: usize) -> Result<Vec<JobRequest>, Problem> {
+pub(super) fn parse_array(body: &Bytes, most: usize) -> Result<Vec<Asked>, Problem> {
     let (mut items, mut count) = (Vec::new(), 0);
     let walked = each(body, |item| {
         // No more are kept than are taken; all are counted.
@@ -91,7 +93,7 @@ pub(super) fn parse_array(body: &Bytes, most: usize) -> Result<Vec<JobRequest>, 
     items.iter().enumerate().map(parse).collect()
 }
 
-pub(super) fn parse_lines(body: &Bytes, most: usize) -> Result<Vec<JobRequest>, Problem> {
+pub(super) fn parse_lines(body: &Bytes, most: usize) -> Result<Vec<Asked>, Problem> {
     let lines = || body.split(|&b| b == b'\n').filter(|l| !l.trim_ascii().is_empty());
     check_count(lines().count(), most)?;
     lines().enumerate().map(|(i, line)| request::parse(line).map_err(|p| p.at_index(i))).collect()

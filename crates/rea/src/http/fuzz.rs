@@ -14,13 +14,13 @@ use crate::error::Problem;
 use crate::fuzz::{self, Outcome, measured};
 use crate::wire::flow;
 use crate::wire::number::Seconds;
-use crate::wire::request::{FIELDS, parse};
+use crate::wire::request::{Asked, FIELDS, parse};
 use crate::wire::time;
 
 const FULL: &str = r#"{"task":"m:f","args":[1, 2.50],"kwargs":{"b":1,"a":12345678901234567890123},"priority":3,"queue":"q",
 "delay":1.5,"timeout":null,"max_attempts":4,"max_interruptions":2,"retry_base":1,"retry_cap":20,"on_crash":"hold","trace_id":"t",
 "root_id":"0193793e-7f00-7000-8000-000000000001","task_id":"0193793e7f0070008000000000000002","key":"k","unique_for":60,
-"if_exists":"reschedule","tags":["x"],"start_before":"2999-01-01T00:00:00Z",
+"if_exists":"reschedule","tags":["x"],"start_before":"2999-01-01T00:00:00Z","callback_url":"https://example.org:8443/hook?a=1",
 "depends_on":["0193793e-7f00-7000-8000-000000000003",{"task_id":"0193793e7f0070008000000000000004","on":"failure"}]}"#;
 const SMALL: &str = r#"{"func_name":"m:f","args":["é😀\n\u0041"],"run_at":"2026-11-30T12:00:00+01:00","timeout":0.25}"#;
 
@@ -29,7 +29,7 @@ fn no(problem: &Problem) -> Outcome {
 }
 
 /// The request as JSON again.
-fn json_of(job: &JobRequest) -> String {
+fn json_of(Asked { job, callback }: &Asked) -> String {
     let mut fields = Map::new();
     let mut put = |name: &str, value: Option<Value>| drop(value.map(|value| fields.insert(name.to_owned(), value)));
     let seconds = |ms: Option<u64>| ms.map(|ms| json!(Seconds(ms)));
@@ -56,6 +56,7 @@ fn json_of(job: &JobRequest) -> String {
     put("tags", Some(json!(job.tags)));
     let edge = |edge: &ax::Edge| json!({ "task_id": edge.parent.to_string(), "on": edge.kind.as_str() });
     put("depends_on", Some(job.depends_on.iter().map(edge).collect()));
+    put("callback_url", callback.as_ref().map(|url| json!(url.whole())));
     let mut text = Value::Object(fields).to_string();
     text.truncate(text.len() - 1);
     for (name, raw) in [("args", &job.args), ("kwargs", &job.kwargs)] {
@@ -113,7 +114,7 @@ const FLOW: &str = r#"{"name":"nightly","flow_id":"0193793e-7f00-7000-8000-00000
 fn json_of_flow(flow: &FlowRequest) -> String {
     let node = |node: &NodeRequest| {
         let edges = node.depends_on.iter().map(|edge| json!({ "node": edge.on, "on": edge.kind.as_str() }));
-        let job = json_of(&node.job).replacen(
+        let job = json_of(&Asked { job: node.job.clone(), callback: None }).replacen(
             "\"depends_on\":[]",
             &format!("\"name\":{},\"depends_on\":{}", json!(node.name), edges.collect::<Value>()),
             1,

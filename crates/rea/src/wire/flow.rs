@@ -15,9 +15,12 @@ use crate::wire::request::{self, fields_once, id, split, text, whole, word};
 /// Every field of a flow.
 pub const FIELDS: &[&str] = &["name", "flow_id", "root_id", "max_attempts", "retry", "nodes"];
 
-/// Every field of a node: those of a job, and its own. What a flow gives all its jobs is not among them.
+/// What a job alone can have.
+const NOT_OF_NODES: &[&str] = &["root_id", "callback_url"];
+
+/// Every field of a node: those of a job that it can have, and its own.
 pub static NODE_FIELDS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
-    let of_job = request::FIELDS.iter().copied().filter(|name| *name != "root_id");
+    let of_job = request::FIELDS.iter().copied().filter(|name| !NOT_OF_NODES.contains(name));
     ["name", "map"].into_iter().chain(of_job).collect()
 });
 
@@ -114,7 +117,7 @@ impl Nodes<'_> {
 
     fn fields(&mut self, fields: &[(Cow<'_, str>, &RawValue)]) -> Result<NodeRequest, Problem> {
         let mut node = NodeRequest::default();
-        node.job = request::parse_among(fields, &NODE_FIELDS, |name, json, _| {
+        let asked = request::parse_among(fields, &NODE_FIELDS, |name, json, _| {
             match name {
                 "name" => {}
                 "map" => node.map = Some(self.map(json)?),
@@ -124,10 +127,14 @@ impl Nodes<'_> {
                     self.bound(self.edges, self.limits.edges, "edges")
                 })?,
                 "root_id" => return Err(Problem::field(name, "is the flow's, not a node's: give it beside \"nodes\"")),
+                "callback_url" => {
+                    return Err(Problem::field(name, "is not for nodes: let a node of the flow do the telling"));
+                }
                 _ => return Ok(false),
             }
             Ok(true)
         })?;
+        node.job = asked.job;
         Ok(node)
     }
 

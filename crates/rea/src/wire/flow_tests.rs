@@ -58,6 +58,7 @@ fn the_node_and_the_field_in_fault_are_named() {
         (r#""task":"m:f","task":"m:g""#, "invalid_field", "task"),
         (r#""args":[]"#, "invalid_field", "task"),
         (r#""task":"m:f","root_id":"0193793e-7f00-7000-8000-000000000001""#, "invalid_field", "root_id"),
+        (r#""task":"m:f","callback_url":"https://example.org/""#, "invalid_field", "callback_url"),
         (r#""task":"m:f","timeout":0"#, "invalid_field", "timeout"),
         (r#""task":"m:f","map":5"#, "invalid_field", "map"),
         (r#""task":"m:f","map":{"node":"a"}"#, "invalid_field", "map"),

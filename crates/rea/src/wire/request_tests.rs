@@ -17,9 +17,12 @@ fn a_full_request_is_taken_as_it_came() {
         "timeout":null,"max_attempts":4,"max_interruptions":2,"retry_base":1,"retry_cap":20,"on_crash":"hold","trace_id":"t",
         "root_id":"0193793e-7f00-7000-8000-000000000001","task_id":"0193793e7f0070008000000000000002","key":"k","unique_for":60,
         "if_exists":"reschedule","tags":["x"],"start_before":"2999-01-01T00:00:00Z",
+        "callback_url":"https://example.org/hook?a=%20",
         "depends_on":["0193793e7f0070008000000000000003",{"on":"finished","task_id":"0193793e7f0070008000000000000004"}]}"#,
     )
     .unwrap();
+    assert_eq!(job.callback.unwrap().whole(), "https://example.org/hook?a=%20");
+    let job = job.job;
     let kinds: Vec<EdgeKind> = job.depends_on.iter().map(|edge| edge.kind).collect();
     assert_eq!(kinds, [EdgeKind::Success, EdgeKind::Finished]);
     assert_eq!((job.args.as_str(), job.kwargs.as_str()), ("[1, 2.50]", r#"{"b":1,"a":12345678901234567890123}"#));
@@ -30,8 +33,8 @@ fn a_full_request_is_taken_as_it_came() {
 
 #[test]
 fn func_name_is_accepted_for_task() {
-    assert_eq!(parse(br#"{"func_name":"m:f"}"#).unwrap().task, "m:f");
-    assert_eq!(parse(br#"{"func_name":"m:f","task":"m:f"}"#).unwrap().task, "m:f");
+    assert_eq!(parse(br#"{"func_name":"m:f"}"#).unwrap().job.task, "m:f");
+    assert_eq!(parse(br#"{"func_name":"m:f","task":"m:f"}"#).unwrap().job.task, "m:f");
     assert_eq!(blamed(r#"{"func_name":"m:f","task":"m:g"}"#), ("invalid_field".into(), "func_name".into()));
     assert_eq!(blamed("{}"), ("invalid_field".into(), "task".into()));
 }
@@ -70,6 +73,9 @@ fn a_wrong_field_is_named() {
         ("depends_on", r#"[{"task_id":"0193793e-7f00-7000-8000-000000000001","on":"success "}]"#),
         ("depends_on", r#"[{"task_id":"0193793e-7f00-7000-8000-000000000001","task_id":1}]"#),
         ("depends_on", r#"[{"task_id":"0193793e-7f00-7000-8000-000000000001","on":"failure","x":1}]"#),
+        ("callback_url", "\"ftp://example.org\""),
+        ("callback_url", "\"https://ada:pw@example.org\""),
+        ("callback_url", "1"),
     ] {
         let body = format!(r#"{{"task":"m:f","{field}":{value}}}"#);
         assert_eq!(blamed(&body), ("invalid_field".into(), field.into()), "{body}");
@@ -100,6 +106,11 @@ fn what_is_not_a_json_object_is_refused() {
 #[test]
 fn null_means_not_given() {
     let all: Vec<String> = FIELDS.iter().filter(|f| **f != "task").map(|f| format!("\"{f}\":null")).collect();
-    let job = parse(format!("{{\"task\":\"m:f\",{}}}", all.join(",")).as_bytes()).unwrap();
+    let job = parse(format!("{{\"task\":\"m:f\",{}}}", all.join(",")).as_bytes()).unwrap().job;
     assert_eq!((job.timeout_ms, job.priority, job.args.as_str()), (Some(None), None, ""));
+}
+
+#[test]
+fn the_task_of_callbacks_is_nobodys_to_enqueue() {
+    assert_eq!(blamed(r#"{"task":"rea.callback","args":["http://x"]}"#), ("invalid_field".into(), "task".into()));
 }
