@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use crate::error::{Code, Problem, clip};
 use crate::wire::edges::each_edge;
 use crate::wire::items::{Stop, each};
-use crate::wire::request::{self, fields_once, id, split, text, whole, word};
+use crate::wire::request::{self, check_once, fields_once, id, split, text, whole, word};
 
 /// Every field of a flow.
 pub const FIELDS: &[&str] = &["name", "flow_id", "root_id", "max_attempts", "retry", "nodes"];
@@ -96,7 +96,7 @@ impl Nodes<'_> {
             return Err(Problem::field("nodes", format!("are more than {}, which is the limit", self.limits.batch)));
         }
         let unnamed = |problem: Problem| problem.within(&format!("node {index}")).with("index", index);
-        let fields = fields_once(raw.get().as_bytes(), NODE_FIELDS.len()).map_err(|problem| match &name {
+        let fields = split(raw.get().as_bytes(), NODE_FIELDS.len()).map_err(|problem| match &name {
             Some(name) => problem.at_node(name),
             None => unnamed(problem),
         })?;
@@ -116,6 +116,7 @@ impl Nodes<'_> {
     }
 
     fn fields(&mut self, fields: &[(Cow<'_, str>, &RawValue)]) -> Result<NodeRequest, Problem> {
+        check_once(fields)?;
         let mut node = NodeRequest::default();
         let asked = request::parse_among(fields, &NODE_FIELDS, |name, json, _| {
             match name {
