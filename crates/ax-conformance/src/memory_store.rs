@@ -6,13 +6,16 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
+use ax_model::firing::{DueSchedules, Firing, Ticked, ToldTick};
 use ax_model::flow::FlowRetry;
 use ax_model::gates::{JobWhy, QueueWhy};
 use ax_model::job::Job;
 use ax_model::priority::{Ageing, Picker};
 use ax_model::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
 use ax_model::store::{
-    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, DueSchedules, EnqueueRefusal, Enqueued, Filter, Firing, Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError, Ticked, ToldTick, Upstream,
+    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, Flow,
+    FlowFilter, FlowHead, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue,
+    QueueChange, Recovered, Reply, Store, StoreError, Upstream,
 };
 use ax_model::{Clock, Event, JobId, NewJob, NodeId, Progress, Refusal, State, TaskSpec, Timestamp};
 

@@ -1,10 +1,9 @@
 //! Schedules in random histories: changed, fired by several nodes, and looked at.
 
+use ax_model::firing::{Firing, FiringKind};
 use ax_model::grid::Timing;
-use ax_model::schedule::{
-    CatchUp, Declaration, DeclaredBy, Overlap, Schedule, ScheduleChange, ScheduleSpec, Template,
-};
-use ax_model::store::{Firing, FiringKind, Store};
+use ax_model::schedule::{CatchUp, Declaration, DeclaredBy, Overlap, Schedule, ScheduleChange, ScheduleSpec, Template};
+use ax_model::store::Store;
 use ax_model::{Clock, Timestamp};
 
 use super::{Pair, QUEUES, TASKS};

@@ -186,9 +186,9 @@ impl Rule {
         let missed = !self.fixed
             && new > old
             && self.cron.find_next_occurrence(&old, true).is_ok_and(|time| time < new)
-            && self.next_instant(Timestamp(at.as_microsecond() - 1_000_000)).is_none_or(|(next, _)| {
-                next.as_microsecond() - at.as_microsecond() > 3_600_000_000
-            });
+            && self
+                .next_instant(Timestamp(at.as_microsecond() - 1_000_000))
+                .is_none_or(|(next, _)| next.as_microsecond() - at.as_microsecond() > 3_600_000_000);
         (missed || !fires.is_empty()).then(|| Oddity {
             at: Timestamp(at.as_microsecond()),
             clocks: format!("{} \u{2192} {}", old.strftime("%F %H:%M"), new.strftime("%F %H:%M")),

@@ -146,10 +146,10 @@ fn the_changes_of_the_clocks_that_touch_a_rule_are_told() {
     };
     let spring = "2026-03-29 02:00 \u{2192} 2026-03-29 03:00".to_owned();
     let autumn = "2026-10-25 03:00 \u{2192} 2026-10-25 02:00".to_owned();
-    assert_eq!(told("30 2 * * *"), [
-        (spring.clone(), Some(Note::AfterGap), false),
-        (autumn.clone(), Some(Note::FirstOfTwo), false)
-    ]);
+    assert_eq!(
+        told("30 2 * * *"),
+        [(spring.clone(), Some(Note::AfterGap), false), (autumn.clone(), Some(Note::FirstOfTwo), false)]
+    );
     assert_eq!(told("0 12 * * *"), []);
     assert_eq!(told("*/10 2 * * *"), [(spring, None, true), (autumn.clone(), Some(Note::SecondOfTwo), false)]);
     assert_eq!(told("0 * * * *"), [(autumn, Some(Note::SecondOfTwo), false)]);

@@ -207,7 +207,10 @@ mod tests {
     #[test]
     fn timings_are_put_into_words() {
         let every = |every_ms| Timing::Every { every_ms, start: None }.reading().unwrap();
-        assert_eq!((every(3_600_000), every(90_000), every(1_500)), ("Every hour".into(), "Every 90 seconds".into(), "Every 1500 milliseconds".into()));
+        assert_eq!(
+            (every(3_600_000), every(90_000), every(1_500)),
+            ("Every hour".into(), "Every 90 seconds".into(), "Every 1500 milliseconds".into())
+        );
         let cron = |rule: &str| Timing::Cron { rule: rule.into(), zone: "UTC".into() }.reading();
         assert!(cron("0 2 * * *").unwrap().contains("02:00") && cron("x").is_none());
     }

@@ -7,6 +7,7 @@ pub mod catalogue;
 pub mod chance;
 pub mod cron;
 pub mod defaults;
+pub mod firing;
 pub mod flow;
 pub mod flow_request;
 pub mod flow_run;

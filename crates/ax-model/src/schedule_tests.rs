@@ -84,8 +84,7 @@ fn a_template_is_the_same_each_time() {
 #[test]
 fn a_new_one_fires_after_a_step_and_a_start_of_its_own_is_its_first_tick() {
     assert_eq!(made().next, Some(after(10)));
-    let later =
-        ScheduleRequest { start: Some(after(3)), ..request() }.resolve(&Limits::default()).unwrap();
+    let later = ScheduleRequest { start: Some(after(3)), ..request() }.resolve(&Limits::default()).unwrap();
     let later = change(None, &ScheduleChange::Create(later), 0, NOW).unwrap().schedule.unwrap();
     assert_eq!(later.next, Some(after(3)));
     assert_eq!(change(Some(&later), &ScheduleChange::Create(spec()), 1, NOW), Err(ScheduleRefusal::Exists));

@@ -261,13 +261,7 @@ impl Due<'_> {
 
 /// A record of the ticks after `after` up to `until` that are skipped for `reason`; `None` = there are none.
 #[must_use]
-pub fn skipped(
-    grid: &Grid,
-    after: Timestamp,
-    until: Timestamp,
-    reason: Reason,
-    now: Timestamp,
-) -> Option<TickRecord> {
+pub fn skipped(grid: &Grid, after: Timestamp, until: Timestamp, reason: Reason, now: Timestamp) -> Option<TickRecord> {
     range(grid, after, until, now).map(|record| TickRecord { reason: Some(reason), ..record })
 }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use ax_model::firing::{DueSchedules, Firing, Ticked, ToldTick};
 use ax_model::flow::FlowRetry;
 use ax_model::gates::{JobWhy, QueueWhy};
 use ax_model::job::{Job, State};
@@ -16,7 +17,9 @@ use ax_model::new_job::NewJob;
 use ax_model::priority::{Ageing, Picker};
 use ax_model::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
 use ax_model::store::{
-    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, DueSchedules, EnqueueRefusal, Enqueued, Filter, Firing, Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError, StoreErrorKind, Ticked, ToldTick, Upstream,
+    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, Flow,
+    FlowFilter, FlowHead, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue,
+    QueueChange, Recovered, Reply, Store, StoreError, StoreErrorKind, Upstream,
 };
 use ax_model::{Clock, JobId, NodeId, Progress, TaskSpec, Timestamp};
 use rusqlite::{Connection, ErrorCode, OpenFlags};

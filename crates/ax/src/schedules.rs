@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ax_model::firing::{Firing, FiringKind, Ticked};
 use ax_model::schedule::{Changed, Declaration, DeclaredBy, Schedule, ScheduleChange, ScheduleRefusal, Template};
-use ax_model::store::{Firing, FiringKind, StoreError, Ticked};
+use ax_model::store::StoreError;
 use ax_model::ticks::{TickOutcome, TickRecord};
 use ax_model::{NewJob, ScheduleSpec, State, TaskSpec, Timestamp};
 
@@ -73,10 +74,7 @@ async fn fire_due(node: &Arc<Node>) -> Result<Option<Timestamp>, StoreError> {
 }
 
 /// The job that a tick asks for, under a name that is not its own yet; or why there is none.
-pub(crate) async fn job_of(
-    node: &Node,
-    template: &Template,
-) -> Result<Result<NewJob, ScheduleError>, StoreError> {
+pub(crate) async fn job_of(node: &Node, template: &Template) -> Result<Result<NewJob, ScheduleError>, StoreError> {
     let request = template.request();
     let mut tasks = node.catalogue();
     if !tasks.contains_key(&request.task) {
@@ -86,8 +84,7 @@ pub(crate) async fn job_of(
         return Ok(Err(ScheduleError::unknown_task(&request.task, tasks.keys().map(String::as_str))));
     };
     let (now, options) = (node.store.now(), &node.options);
-    let job =
-        node.with_chance(|chance| request.resolve_with(task, &options.defaults, &options.limits, now, chance));
+    let job = node.with_chance(|chance| request.resolve_with(task, &options.defaults, &options.limits, now, chance));
     Ok(job.map_err(ScheduleError::Invalid))
 }
 

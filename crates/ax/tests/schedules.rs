@@ -4,11 +4,12 @@ mod world;
 
 use std::sync::Arc;
 
+use ax::model::firing::ToldTick;
 use ax::model::schedule::{CatchUp, Overlap, ScheduleRefusal, ScheduleRequest, TaskSchedule, Template};
-use ax::model::store::ToldTick;
 use ax::model::ticks::{Reason, TickOutcome};
 use ax::{
-    Action, Client, Context, Engine, Filter, Handlers, Job, QueueChange, ScheduleError, State, TaskError, TaskSpec, Timestamp,
+    Action, Client, Context, Engine, Filter, Handlers, Job, QueueChange, ScheduleError, State, TaskError, TaskSpec,
+    Timestamp,
 };
 use world::{On, START, World, eventually, settle_down};
 

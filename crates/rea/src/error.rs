@@ -354,14 +354,17 @@ impl Problem {
         match error {
             ScheduleError::Invalid(invalid) => invalid.into(),
             ScheduleError::UnknownTask { task, nearest } => unknown_task(&task, &nearest),
-            ScheduleError::Refused(ScheduleRefusal::NotFound) => Problem::new(Code::NotFound, "there is no such schedule"),
+            ScheduleError::Refused(ScheduleRefusal::NotFound) => {
+                Problem::new(Code::NotFound, "there is no such schedule")
+            }
             ScheduleError::Refused(ScheduleRefusal::Exists) => {
                 Problem::new(Code::ScheduleExists, "there is a schedule of that name")
                     .with("field", "name")
                     .hint("change it with PATCH /schedules/{name}, or take another name")
             }
             ScheduleError::Refused(ScheduleRefusal::Stale) => {
-                Problem::new(Code::ScheduleChanged, "the schedule was changed by another at the same time").hint("try again")
+                Problem::new(Code::ScheduleChanged, "the schedule was changed by another at the same time")
+                    .hint("try again")
             }
             ScheduleError::Refused(ScheduleRefusal::TooMany) => {
                 Problem::new(Code::TooManySchedules, format!("there are {SCHEDULES_MAX} schedules, which is the limit"))

@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
-use ax::model::{JobId, State, Timestamp};
 use ax::model::ticks::Reason;
+use ax::model::{JobId, State, Timestamp};
 use ax::{Action, SkippedTicks, Step};
 
 use super::Format;

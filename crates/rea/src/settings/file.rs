@@ -10,8 +10,8 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::place::{Place, Table};
-use super::value::{Kind, Value};
 use super::schedules::{self, Declared};
+use super::value::{Kind, Value};
 use super::{BadSetting, Key, bad, tasks};
 use crate::workers::Command;
 

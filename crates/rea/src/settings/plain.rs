@@ -8,10 +8,10 @@ use ax::model::{Defaults, OnCrash, Policy, priority::Ageing};
 use ax::{Limits, Options, Retention};
 
 use super::resolve::{Origin, Resolved};
+use super::schedules::Declared;
 use super::table::is_file;
 use super::token::{TOKEN_RECIPE, read_tokens};
 use super::value::address;
-use super::schedules::Declared;
 use super::{BadSetting, Given, Key, bad};
 use crate::http::tokens::Known;
 use crate::logs::Choice;

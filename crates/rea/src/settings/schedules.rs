@@ -101,7 +101,10 @@ fn field(
         let fits = matches!((&**name, value.get_ref()), (ARGS, DeValue::Array(_)) | (KWARGS, DeValue::Table(_)));
         let read = if fits { json(value.get_ref()) } else { None };
         let hint = if **name == *ARGS { r#"args = [1001, "en"]"# } else { r#"kwargs = { lang = "en" }"# };
-        let wrong = || BadSetting { problem: format!("{at}: {whole} must be such as JSON has, without dates"), hint: hint.to_owned() };
+        let wrong = || BadSetting {
+            problem: format!("{at}: {whole} must be such as JSON has, without dates"),
+            hint: hint.to_owned(),
+        };
         job.insert(name.to_string(), read.ok_or_else(wrong)?);
         return Ok(());
     }
@@ -191,9 +194,21 @@ mod tests {
         for (text, problem, hint) in [
             ("[schedules.a]\ncron = \"@daily\"", "rea.toml:1: the schedule a has no task", "task ="),
             ("[schedules.a]\ntask = \"f\"", "rea.toml:1: schedules.a.cron: is missing", "schedules.md"),
-            ("[schedules.a]\ntask = \"f\"\ncorn = \"@daily\"", "rea.toml:3: there is no setting schedules.a.corn", "cron"),
-            ("[schedules.a]\ntask = \"f\"\nevery = \"10ms\"", "rea.toml:3: schedules.a.every = \"10ms\": must be 1s to", "30s"),
-            ("[schedules.a]\ntask = \"f\"\ncron = \"61 * * * *\"", "rea.toml:1: schedules.a.cron: the rule", "schedules.md"),
+            (
+                "[schedules.a]\ntask = \"f\"\ncorn = \"@daily\"",
+                "rea.toml:3: there is no setting schedules.a.corn",
+                "cron",
+            ),
+            (
+                "[schedules.a]\ntask = \"f\"\nevery = \"10ms\"",
+                "rea.toml:3: schedules.a.every = \"10ms\": must be 1s to",
+                "30s",
+            ),
+            (
+                "[schedules.a]\ntask = \"f\"\ncron = \"61 * * * *\"",
+                "rea.toml:1: schedules.a.cron: the rule",
+                "schedules.md",
+            ),
             ("[schedules.a]\ntask = \"f\"\ncron = \"@daily\"\ntimezone = \"Mars\"", "there is no time zone", ""),
             ("[schedules.a]\ntask = \"f\"\ncron = \"@daily\"\nevery = \"5s\"", "every: give cron or every", ""),
             ("[schedules.a]\ntask = \"f\"\nargs = 1", "rea.toml:3: schedules.a.args must be", "[1001"),

@@ -119,7 +119,10 @@ mod tests {
         let body = r#"{"name": "n", "every": 0.5, "start": "2026-01-01T00:00:00Z", "overlap": "cancel_old",
                        "catch_up": "all", "job": {"task": "m:f", "args": [1, "é"], "timeout": null}, "cron": null}"#;
         let request = create(body).unwrap();
-        assert_eq!((request.every_ms, request.overlap, request.catch_up), (Some(500), Overlap::CancelOld, CatchUp::All));
+        assert_eq!(
+            (request.every_ms, request.overlap, request.catch_up),
+            (Some(500), Overlap::CancelOld, CatchUp::All)
+        );
         assert_eq!((request.template.args.as_str(), request.template.timeout_ms), ("[1, \"é\"]", Some(None)));
         assert!(request.start.is_some() && request.cron.is_none());
     }

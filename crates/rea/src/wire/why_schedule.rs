@@ -11,22 +11,13 @@ impl<'a> WhyView<'a> {
     /// Why a schedule fires or does not. `not_ready`: why the server takes no jobs.
     #[must_use]
     pub fn of_schedule(why: &'a WhySchedule, not_ready: Option<&str>) -> WhyView<'a> {
-        let gates = vec![
-            rule(why),
-            pause(why),
-            task(why),
-            server(&why.node, not_ready),
-            overlap(why),
-            time(why),
-        ];
+        let gates = vec![rule(why), pause(why), task(why), server(&why.node, not_ready), overlap(why), time(why)];
         let blocked = gates.iter().find(|gate| !gate.open);
         WhyView {
             schedule: Some(why.schedule.spec.name.clone()),
             queue: why.schedule.spec.template.queue.clone(),
-            summary: blocked.map_or_else(
-                || "nothing: it is due and fires at any moment".to_owned(),
-                |gate| gate.text.clone(),
-            ),
+            summary: blocked
+                .map_or_else(|| "nothing: it is due and fires at any moment".to_owned(), |gate| gate.text.clone()),
             blocked_by: blocked.map(|gate| gate.gate),
             gates,
             ticks: Some(why.ticks.iter().map(TickView::from).collect()),
@@ -65,8 +56,12 @@ fn task(why: &WhySchedule) -> GateView {
     let help = "start the server with the file that defines it";
     match (why.known, why.node.offers.contains(task)) {
         (true, true) => open("task", format!("task {task} is offered")),
-        (true, false) => open("task", format!("task {task} is known; no worker offers it now, so its jobs wait")).lift(help),
-        (false, _) => shut("task", format!("its task: no worker has ever offered {task}, so its ticks are skipped")).lift(help),
+        (true, false) => {
+            open("task", format!("task {task} is known; no worker offers it now, so its jobs wait")).lift(help)
+        }
+        (false, _) => {
+            shut("task", format!("its task: no worker has ever offered {task}, so its ticks are skipped")).lift(help)
+        }
     }
 }
 
@@ -81,11 +76,13 @@ fn overlap(why: &WhySchedule) -> GateView {
     let n = live.len();
     let many = if n == 1 { String::new() } else { format!(" (and {} more)", n - 1) };
     match why.schedule.spec.overlap {
-        Overlap::Skip => shut("overlap", format!("the end of job {id}, which is {state}{many}: until then its ticks are skipped"))
-            .lift(match state {
-                State::Held => format!("decide: rea job {id}"),
-                _ => format!("see what it waits for: rea why {id}"),
-            }),
+        Overlap::Skip => {
+            shut("overlap", format!("the end of job {id}, which is {state}{many}: until then its ticks are skipped"))
+                .lift(match state {
+                    State::Held => format!("decide: rea job {id}"),
+                    _ => format!("see what it waits for: rea why {id}"),
+                })
+        }
         Overlap::Queue => open("overlap", format!("job {id} is {state}{many}; the next waits for its end")),
         Overlap::Allow => open("overlap", format!("job {id} is {state}{many}; the next runs beside")),
         Overlap::CancelOld => open("overlap", format!("job {id} is {state}{many}; the next tick cancels it")),

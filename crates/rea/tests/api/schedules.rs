@@ -18,8 +18,14 @@ async fn a_schedule_is_made_shown_changed_and_removed() {
         "job": {"task": "echo", "args": [5, {"password": "x"}], "timeout": null, "tags": ["t"]},
     });
     let made = make(&bed, body).await;
-    assert_eq!((&made["timezone"], &made["every"], &made["state"]), (&json!("Asia/Shanghai"), &json!(null), &json!("active")));
-    assert_eq!((&made["catch_up"], &made["overlap"], &made["offered"]), (&json!("latest"), &json!("cancel_old"), &json!(true)));
+    assert_eq!(
+        (&made["timezone"], &made["every"], &made["state"]),
+        (&json!("Asia/Shanghai"), &json!(null), &json!("active"))
+    );
+    assert_eq!(
+        (&made["catch_up"], &made["overlap"], &made["offered"]),
+        (&json!("latest"), &json!("cancel_old"), &json!(true))
+    );
     assert_eq!((&made["job"]["timeout"], &made["job"]["args"][1]["password"]), (&json!(null), &json!("[redacted]")));
     assert!(made["job"].get("queue").is_none() && made["job"].get("timeout").is_some(), "{made}");
     assert!(made["next_at"].as_str().unwrap().ends_with("T18:00:00.000000Z"), "{made}");
@@ -27,9 +33,15 @@ async fn a_schedule_is_made_shown_changed_and_removed() {
     assert_eq!(bed.get("/schedules/night%20ly").await.1, made);
     assert_eq!(bed.get("/schedules").await.1["schedules"], json!([made]));
     let (status, edited) = bed.send("PATCH", "/schedules/night%20ly", r#"{"every": 1.5, "catch_up": "none"}"#).await;
-    assert_eq!((status, &edited["every"], &edited["cron"], &edited["catch_up"]), (200, &json!(1.5), &json!(null), &json!("none")));
+    assert_eq!(
+        (status, &edited["every"], &edited["cron"], &edited["catch_up"]),
+        (200, &json!(1.5), &json!(null), &json!("none"))
+    );
     let (_, paused) = bed.post("/schedules/night%20ly/pause", r#"{"reason": "a move"}"#).await;
-    assert_eq!((&paused["state"], &paused["pause_reason"], &paused["next_at"]), (&json!("paused"), &json!("a move"), &json!(null)));
+    assert_eq!(
+        (&paused["state"], &paused["pause_reason"], &paused["next_at"]),
+        (&json!("paused"), &json!("a move"), &json!(null))
+    );
     assert_eq!(bed.post("/schedules/night%20ly/resume", "").await.1["state"], "active");
     for n in ["a", "b", "c"] {
         make(&bed, json!({"name": n, "every": 3600, "job": {"task": "echo"}})).await;
@@ -56,11 +68,19 @@ async fn c048_what_is_wrong_is_refused_with_its_field() {
         (json!({"name": "m", "cron": "0 0 30 2 *", "job": job}), (422, "invalid_field"), "cron"),
         (json!({"name": "m", "cron": "@daily", "timezone": "PST8", "job": job}), (422, "invalid_field"), "timezone"),
         (json!({"name": "m", "cron": "@daily", "timezone": "", "job": job}), (422, "invalid_field"), "timezone"),
-        (json!({"name": "m", "cron": "@daily", "timezone": "Mars/Base", "job": job}), (422, "invalid_field"), "timezone"),
+        (
+            json!({"name": "m", "cron": "@daily", "timezone": "Mars/Base", "job": job}),
+            (422, "invalid_field"),
+            "timezone",
+        ),
         (json!({"name": "m", "cron": "@daily", "timezone": "+05:30", "job": job}), (422, "invalid_field"), "timezone"),
         (json!({"name": "m", "every": 60}), (422, "invalid_field"), "job"),
         (json!({"name": "m", "every": 60, "job": {"task": "echo", "key": "k"}}), (422, "invalid_field"), "job"),
-        (json!({"name": "m", "every": 60, "job": {"task": "echo", "priority": 11}}), (422, "invalid_field"), "priority"),
+        (
+            json!({"name": "m", "every": 60, "job": {"task": "echo", "priority": 11}}),
+            (422, "invalid_field"),
+            "priority",
+        ),
         (json!({"name": "m", "every": 60, "job": {"task": "ecko"}}), (422, "unknown_task"), "task"),
         (json!({"name": "m", "every": 60, "jobs": {"task": "echo"}}), (422, "unknown_field"), "jobs"),
         (json!({"name": "a\nb", "every": 60, "job": job}), (422, "invalid_field"), "name"),
@@ -104,7 +124,10 @@ async fn by_hand_and_by_the_clock_it_makes_jobs_that_know_their_tick() {
     assert_eq!(job["root_id"], job["task_id"]);
     let (_, ticks) = bed.get("/schedules/n/ticks").await;
     let tick = &ticks["ticks"][0];
-    assert_eq!((&tick["outcome"], &tick["reason"], &tick["state"]), (&json!("run"), &json!("by_hand"), &json!("success")));
+    assert_eq!(
+        (&tick["outcome"], &tick["reason"], &tick["state"]),
+        (&json!("run"), &json!("by_hand"), &json!("success"))
+    );
     assert_eq!((&tick["task_id"], &tick["count"], &ticks["next_before"]), (&json!(id), &json!(1), &json!(null)));
     assert_eq!(bed.get("/schedules/n").await.1["last_tick"], *tick);
     let before = tick["tick"].as_str().unwrap();
@@ -123,7 +146,10 @@ async fn by_hand_and_by_the_clock_it_makes_jobs_that_know_their_tick() {
     let (_, plan) = bed.get("/schedules/fast/plan?limit=3").await;
     assert_eq!((plan["fires"].as_array().unwrap().len(), &plan["reading"]), (3, &json!("Every second")));
     let forecast = &plan["forecast"];
-    assert_eq!((&forecast["overlaps"], &forecast["shortest_gap"], &forecast["overlap"]), (&json!(0), &json!(1.0), &json!("skip")));
+    assert_eq!(
+        (&forecast["overlaps"], &forecast["shortest_gap"], &forecast["overlap"]),
+        (&json!(0), &json!(1.0), &json!("skip"))
+    );
     bed.end().await;
 }
 
@@ -152,7 +178,8 @@ async fn why_tells_what_a_schedule_waits_for() {
     let paused = why(&bed).await;
     assert_eq!(paused["blocked_by"], "pause");
     assert!(paused["summary"].as_str().unwrap().contains("a move"), "{paused}");
-    let gates: Vec<&str> = paused["gates"].as_array().unwrap().iter().map(|gate| gate["gate"].as_str().unwrap()).collect();
+    let gates: Vec<&str> =
+        paused["gates"].as_array().unwrap().iter().map(|gate| gate["gate"].as_str().unwrap()).collect();
     assert_eq!(gates, ["rule", "pause", "task", "server", "overlap", "time"]);
     bed.end().await;
 }
@@ -166,7 +193,10 @@ async fn plan_tells_days_on_which_clocks_change() {
     let changes = plan["clock_changes"].as_array().unwrap();
     assert!((2..=3).contains(&changes.len()), "{plan}");
     let notes: Vec<&str> = changes.iter().map(|change| change["fires"][0]["note"].as_str().unwrap()).collect();
-    assert!(notes.iter().any(|note| note.contains("left out")) && notes.iter().any(|note| note.contains("twice")), "{plan}");
+    assert!(
+        notes.iter().any(|note| note.contains("left out")) && notes.iter().any(|note| note.contains("twice")),
+        "{plan}"
+    );
     assert_eq!((plan["fires"].as_array().unwrap().len(), &plan["forecast"]), (5, &json!(null)));
     bed.end().await;
 }

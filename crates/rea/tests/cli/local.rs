@@ -225,12 +225,21 @@ fn a_store_is_made_by_migrate() {
 async fn schedules_are_added_shown_and_steered_without_a_server() {
     let bed = Bed::with_store().await;
     assert!(bed.rea(&["schedule", "list"]).err.contains("no schedules yet"));
-    let added = bed.rea(&["schedule", "add", "nightly", "echo", "1", "Ada", "--cron", "0 2 * * *", "--tz", "Asia/Shanghai"]);
-    assert!(added.code == 0 && added.out.contains("0 2 * * * Asia/Shanghai") && added.out.contains("active"), "{}", added.err);
-    let poll = ["schedule", "add", "poll", "echo", "--every", "30s", "--overlap", "allow", "--tag", "t", "--timeout", "none"];
+    let added =
+        bed.rea(&["schedule", "add", "nightly", "echo", "1", "Ada", "--cron", "0 2 * * *", "--tz", "Asia/Shanghai"]);
+    assert!(
+        added.code == 0 && added.out.contains("0 2 * * * Asia/Shanghai") && added.out.contains("active"),
+        "{}",
+        added.err
+    );
+    let poll =
+        ["schedule", "add", "poll", "echo", "--every", "30s", "--overlap", "allow", "--tag", "t", "--timeout", "none"];
     assert_eq!(bed.rea(&poll).code, 0);
     let shown = bed.rea(&["schedule", "show", "poll", "--json"]).json();
-    assert_eq!((&shown["every"], &shown["overlap"], &shown["job"]["tags"][0]), (&30.into(), &"allow".into(), &"t".into()));
+    assert_eq!(
+        (&shown["every"], &shown["overlap"], &shown["job"]["tags"][0]),
+        (&30.into(), &"allow".into(), &"t".into())
+    );
     assert!(shown["job"]["timeout"].is_null() && shown["ticks"].as_array().unwrap().is_empty());
     assert!(bed.rea(&["schedule", "show", "nightly"]).out.contains("no worker offers its task now"));
     assert!(bed.rea(&["schedule", "edit", "poll", "--every", "1h"]).out.contains("every 3600 s"));

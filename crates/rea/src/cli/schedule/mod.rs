@@ -253,13 +253,21 @@ async fn show_one(reach: &Reach, name: &str) -> Result<Exit, Failure> {
     .await;
     road.close().await;
     let schedule = asked?;
-    if reach.json { show::json(&schedule)? } else { print::one(&schedule)? }
+    if reach.json {
+        show::json(&schedule)?
+    } else {
+        print::one(&schedule)?
+    }
     Ok(Exit::Ok)
 }
 
 async fn plan(reach: &Reach, name: &str, count: u32) -> Result<Exit, Failure> {
     let plan = one(reach, Method::GET, &format!("{}/plan?limit={count}", path(name)), String::new()).await?;
-    if reach.json { show::json(&plan)? } else { print::plan(&plan)? }
+    if reach.json {
+        show::json(&plan)?
+    } else {
+        print::plan(&plan)?
+    }
     Ok(Exit::Ok)
 }
 
@@ -291,13 +299,21 @@ impl Edit {
 
 async fn change(reach: &Reach, method: Method, path: &str, body: String) -> Result<Exit, Failure> {
     let schedule = one(reach, method, path, body).await?;
-    if reach.json { show::json(&schedule)? } else { print::list(std::slice::from_ref(&schedule))? }
+    if reach.json {
+        show::json(&schedule)?
+    } else {
+        print::list(std::slice::from_ref(&schedule))?
+    }
     Ok(Exit::Ok)
 }
 
 async fn run(reach: &Reach, name: &str) -> Result<Exit, Failure> {
     let run = one(reach, Method::POST, &format!("{}/run", path(name)), "{}".to_owned()).await?;
-    if reach.json { show::json(&run)? } else { show::line(show::word(&run["task_id"]))? }
+    if reach.json {
+        show::json(&run)?
+    } else {
+        show::line(show::word(&run["task_id"]))?
+    }
     Ok(Exit::Ok)
 }
 

@@ -133,7 +133,12 @@ fn forecast(forecast: &Value) -> Result<(), Failure> {
     }
     let span = |field: &str| duration_ms((forecast[field].as_f64().unwrap_or_default() * 1000.0) as u64);
     line("")?;
-    line(format!("its task runs for {} (mean of {} attempts); the shortest gap is {}", span("mean_run"), forecast["runs"], span("shortest_gap")))?;
+    line(format!(
+        "its task runs for {} (mean of {} attempts); the shortest gap is {}",
+        span("mean_run"),
+        forecast["runs"],
+        span("shortest_gap")
+    ))?;
     let fate = match forecast["overlap"].as_str() {
         Some("skip") => "are skipped",
         Some("queue") => "wait for it",
@@ -142,6 +147,9 @@ fn forecast(forecast: &Value) -> Result<(), Failure> {
     };
     match forecast["overlaps"].as_u64() {
         Some(0) | None => line(format!("none of the next {} ticks will meet a running job", forecast["ticks"])),
-        Some(n) => line(format!("{n} of the next {} ticks come before the run before has ended: they {fate}", forecast["ticks"])),
+        Some(n) => line(format!(
+            "{n} of the next {} ticks come before the run before has ended: they {fate}",
+            forecast["ticks"]
+        )),
     }
 }
