@@ -23,6 +23,7 @@ pub mod priority;
 pub mod retry;
 pub mod schedule;
 pub mod store;
+mod store_error;
 pub mod ticks;
 pub mod time;
 pub mod unique;

@@ -19,6 +19,8 @@ use crate::new_job::NewJob;
 use crate::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
 use crate::time::Timestamp;
 
+pub use crate::store_error::{StoreError, StoreErrorKind};
+
 /// The answer of a store, when it comes.
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
@@ -659,51 +661,5 @@ impl DayTotals {
         self.dead += other.dead;
         self.run_us = self.run_us.saturating_add(other.run_us);
         self.runs += other.runs;
-    }
-}
-
-/// The store's own trouble.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreError {
-    /// What a caller can do about it.
-    pub kind: StoreErrorKind,
-    /// For people.
-    pub message: String,
-}
-
-/// One variant for each thing a caller does differently.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum StoreErrorKind {
-    /// Another program holds the file; nothing was written; try again.
-    Busy,
-    /// The disk is full; nothing was written; try again when there is room.
-    Full,
-    /// Reading or writing failed; nothing of this request is known to be written; try again.
-    Io,
-    /// The file is damaged, or not a store of ours, or of a newer program. Stop.
-    Unusable,
-    /// The store has been closed.
-    Closed,
-}
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for StoreError {}
-
-impl StoreError {
-    /// An error of `kind`.
-    #[must_use]
-    pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> StoreError {
-        StoreError { kind, message: message.into() }
-    }
-
-    /// The same request may succeed later.
-    #[must_use]
-    pub fn is_temporary(&self) -> bool {
-        matches!(self.kind, StoreErrorKind::Busy | StoreErrorKind::Full | StoreErrorKind::Io)
     }
 }
