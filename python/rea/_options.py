@@ -140,6 +140,12 @@ def task_id(name: str, value: Any) -> str:
         raise ValueError(f"{name} must be a UUID (version 7 is best), not {value!r}") from None
 
 
+def url(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value.lower().startswith(("https://", "http://")):
+        raise ValueError(f"{name} must be a URL such as https://example.org/hook, not {value!r}")
+    return value
+
+
 def exceptions(name: str, value: Any) -> tuple[type[Exception], ...]:
     """One exception class or several; always a tuple afterwards."""
     classes = tuple(value) if isinstance(value, (list, tuple, set, frozenset)) else (value,)
@@ -207,6 +213,7 @@ JOB_OPTIONS: dict[str, Callable[[str, Any], Any]] = {
     "trace_id": text,
     "root_id": text,
     "task_id": task_id,
+    "callback_url": url,
 }
 
 

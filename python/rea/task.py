@@ -99,6 +99,7 @@ class Task(_Typed[P, R]):
         retry_base: Seconds | None = None,
         retry_cap: Seconds | None = None,
         on_crash: str | None = None,
+        callback_url: str | None = None,
     ) -> Options[P]:
         """Settings for one job: `send.options(priority=1, delay=60).enqueue(...)`. Times are in seconds."""
         given = dict(locals())

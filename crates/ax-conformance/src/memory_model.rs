@@ -106,9 +106,10 @@ impl Model {
         if let Some(path) = batch_cycle(&jobs) {
             return Err(EnqueueRefusal::Cycle(path));
         }
-        let mut done = vec![];
+        let mut done: Vec<Enqueued> = Vec::with_capacity(jobs.len());
         for (index, job) in jobs.iter().enumerate() {
-            done.push(self.enqueue_one(index, job.clone(), now)?);
+            let left_out = job.is_left_out(done.last());
+            done.push(if left_out { job.answer(false) } else { self.enqueue_one(index, job.clone(), now)? });
         }
         self.draw(&jobs, &done, now)?;
         Ok(done)
@@ -132,7 +133,7 @@ impl Model {
         }
         self.last_seq += 1;
         let seq = self.last_seq;
-        let answer = Enqueued { id: new.spec.id, trace_id: new.spec.trace_id.clone(), created: true };
+        let answer = new.answer(true);
         self.ids.insert(new.spec.id, seq);
         if let Some(key) = key {
             self.keys.insert(key, seq);

@@ -53,6 +53,10 @@ pub(crate) fn enqueue_all(tx: &mut Tx<'_, '_>, jobs: &[NewJob], lanes: &[usize])
     let mut links = Links::of(jobs);
     let mut done = Vec::with_capacity(jobs.len());
     for (index, (job, lane)) in jobs.iter().zip(lanes).enumerate() {
+        if job.is_left_out(done.last()) {
+            done.push(job.answer(false));
+            continue;
+        }
         let marks = links.marks(tx, job)?;
         match enqueue_one(tx, job, *lane, index, marks)? {
             Ok(one) => {
@@ -86,7 +90,7 @@ fn enqueue_one(tx: &mut Tx<'_, '_>, job: &NewJob, lane: usize, index: usize, mar
         let seq = tx.memory.next_seq - 1;
         tx.run("INSERT OR REPLACE INTO keys VALUES (?1, ?2, ?3, ?4)", params![job.spec.task, key, seq, digest])?;
     }
-    Ok(Ok(Enqueued { id: job.spec.id, trace_id: job.spec.trace_id.clone(), created: true }))
+    Ok(Ok(job.answer(true)))
 }
 
 /// Inserts the row; `false` when its id is taken.

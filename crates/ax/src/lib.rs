@@ -15,6 +15,7 @@
 //!
 //! It reads no files, no environment and no terminal of its own: everything comes in through [`Options`].
 
+mod aside;
 mod attempt;
 mod board;
 mod bulk;

@@ -10,6 +10,7 @@ use ax_model::store::{Act, Applied, Claimed, Store, StoreError, Target};
 use ax_model::{Chance, Event, JobId, NodeId, Refusal, TaskSpec, Timestamp};
 use tokio::sync::{Notify, watch};
 
+use crate::aside::AsideCell;
 use crate::board::Board;
 use crate::clock::Timer;
 use crate::dispatch::Pace;
@@ -47,6 +48,7 @@ pub(crate) struct Node {
     chance: Mutex<Chance>,
     pub(crate) stage: watch::Sender<Stage>,
     pub(crate) runner: OnceLock<Arc<dyn Runner>>,
+    pub(crate) aside: AsideCell,
     pub(crate) recovered: AtomicBool,
     pub(crate) catalogue: RwLock<Arc<HashMap<String, TaskSpec>>>,
     pub(crate) local: LocalQueue,
@@ -91,6 +93,7 @@ impl Node {
             chance: Mutex::new(chance),
             stage: watch::Sender::new(Stage::Open),
             runner: OnceLock::new(),
+            aside: AsideCell::default(),
             recovered: AtomicBool::new(false),
             catalogue: RwLock::default(),
             local: LocalQueue::default(),

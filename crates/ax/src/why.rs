@@ -94,6 +94,7 @@ impl Client {
         let node = self.node_why();
         let Some(store) = self.node.store.why(id, Arc::clone(&node.offers)).await? else { return Ok(None) };
         let job = &store.job;
+        let node = if self.node.aside.runs(&job.spec.task) { self.aside_why(node) } else { node };
         let near = if store.offered { vec![] } else { nearest(&job.spec.task, node.offers.iter().map(String::as_str)) };
         let nearest = near.into_iter().map(str::to_owned).collect();
         let here = job.life.lease.is_some_and(|lease| lease.node == self.node.id);
@@ -124,5 +125,13 @@ impl Client {
             // With the engine's own task.
             offers: self.offers().into_iter().chain([MAP_TASK.to_owned()]).collect(),
         }
+    }
+
+    /// The same for what runs aside.
+    fn aside_why(&self, node: NodeWhy) -> NodeWhy {
+        let board = &self.node.board;
+        let live: Vec<JobId> = board.aside().map(|live| live.attempt.id).collect();
+        let running = node.running.into_iter().filter(|running| live.contains(&running.id)).collect();
+        NodeWhy { slots: board.slots_aside(), busy: live.len(), running, local_queue: 0, ..node }
     }
 }

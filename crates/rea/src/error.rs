@@ -75,6 +75,7 @@ codes! {
     Cycle = "cycle" 422 "Jobs wait for each other",
     UnknownField = "unknown_field" 422 "There is no such field",
     InvalidField = "invalid_field" 422 "A field has a value that is not allowed",
+    CallbacksOff = "callbacks_off" 422 "This server sends no callbacks",
     BadCursor = "bad_cursor" 422 "The cursor is not one that this server gave out",
     TooMany = "too_many" 422 "Too many jobs in one request",
     TooManySchedules = "too_many_schedules" 422 "The store holds as many schedules as it may",

@@ -60,6 +60,8 @@ table! { $
         what_is_stored_is_what_was_asked
         a_batch_is_stored_whole_or_not_at_all
         clients_may_choose_ids
+        what_goes_with_a_job_is_stored_exactly_if_that_is_new
+        a_chain_that_goes_together_is_stored_whole_or_not
         ten_thousand_jobs_in_one_batch
         c115_every_text_comes_back_as_it_was
         the_catalogue_keeps_the_newest_word_of_each_task

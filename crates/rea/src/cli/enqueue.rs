@@ -49,6 +49,9 @@ pub(super) struct Enqueue {
     /// An id for logs instead of a made one
     #[arg(long)]
     trace_id: Option<String>,
+    /// Tell the job's end to this URL, signed: see docs/callbacks.md
+    #[arg(long, value_name = "URL", value_hint = clap::ValueHint::Url)]
+    callback: Option<String>,
     /// Wait for the job's end and print its result [for as long as it takes, or --wait=30]
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "366d", value_parser = span)]
     wait: Option<Duration>,
@@ -94,6 +97,7 @@ impl Enqueue {
             ("key", &self.key),
             ("if_exists", &self.if_exists),
             ("trace_id", &self.trace_id),
+            ("callback_url", &self.callback),
         ] {
             if let Some(text) = value {
                 put(&mut body, name, text);

@@ -4,6 +4,7 @@ mod act;
 mod address;
 mod backup;
 mod bench;
+mod callback;
 mod config;
 mod db;
 mod ends;
@@ -29,6 +30,7 @@ mod road;
 mod rotate;
 mod run;
 mod schedule;
+mod secret_file;
 mod serve;
 mod show;
 mod status;
@@ -100,6 +102,8 @@ enum Verb {
     Restore(restore::Restore),
     /// Make tokens for clients
     Token(token::Tokens),
+    /// Make the secrets that sign callbacks
+    Callback(callback::Callback),
     /// Look after the store's file
     Db(db::Db),
     /// Measure what this machine and disk can do
@@ -146,6 +150,7 @@ fn run(verb: Verb) -> Result<Exit, Failure> {
         Verb::Schedule(verb) => verb.run(asking),
         Verb::Bench(verb) => verb.run(),
         Verb::Token(verb) => verb.run(),
+        Verb::Callback(verb) => verb.run(),
         Verb::Init(verb) => verb.run(),
         Verb::Completions(verb) => verb.run(),
         Verb::Man(verb) => verb.run(),

@@ -87,6 +87,9 @@ impl Road {
         let no_server = Some(crate::wire::why::NO_SERVER.to_owned());
         let shared = Shared::new(&engine, LogStore::of(&reach.db), no_server);
         shared.set_redact(reach.redact.clone());
+        if let Some(callbacks) = &reach.callbacks {
+            shared.set_callbacks(callbacks.clone());
+        }
         Road::Store { api: Api::new(shared, loopback_guard()), engine }
     }
 

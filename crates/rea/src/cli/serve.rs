@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::reloader::Reloader;
 use super::road::cannot_open;
 use super::{Exit, Failure, load_error, open_files, rotate};
+use crate::callback;
 use crate::http::feed::{Feed, Tee};
 use crate::http::guard::Guard;
 use crate::http::tokens::Keys;
@@ -187,6 +188,9 @@ pub(super) async fn start(
     let not_ready = Some("the workers are loading their code".to_owned());
     let shared = Shared::new(engine, LogStore::of(&settings.engine.path), not_ready);
     shared.set_redact(settings.redact.clone());
+    if let Some(callbacks) = &settings.callbacks {
+        shared.set_callbacks(callbacks.clone());
+    }
     shared.set_host(host);
     let closed = CancellationToken::new();
     let keys = settings.tokens.clone().map(|known| Arc::new(Keys::new(known)));
@@ -202,7 +206,10 @@ pub(super) async fn start(
     let trouble = |e: ax::StoreError| Failure::new(Exit::Unreachable, e.to_string());
     engine.announce(&url).map_err(trouble)?;
     let pool = pool(settings, &url).await?;
-    engine.start(Arc::clone(&pool) as _).await.map_err(trouble)?;
+    let client = engine.client();
+    let callbacks =
+        settings.callbacks.as_ref().map(|callbacks| Arc::new(callback::runner(callbacks, &client, http)) as _);
+    engine.start_with(Arc::clone(&pool) as _, callbacks).await.map_err(trouble)?;
     shared.set_ready(None);
     overview(settings, engine, &url).await;
     Ok(Server { shared, listening, closed, pool })
@@ -329,10 +336,11 @@ async fn overview(settings: &settings::Serve, engine: &Engine, url: &str) {
     let Ok(status) = engine.client().status().await else { return };
     let counts = State::ALL.iter().zip(status.counts.by_state).filter(|(_, n)| *n > 0);
     let counts: Vec<String> = counts.map(|(state, n)| format!("{state} {n}")).collect();
-    let tasks = match status.offers.is_empty() {
+    let offers: Vec<String> = status.offers.into_iter().filter(|name| name != callback::TASK).collect();
+    let tasks = match offers.is_empty() {
         true => "none here (no FILE and no command was named): jobs of known tasks are stored, none is run".to_owned(),
-        false if status.offers.len() <= NAMED_TASKS => status.offers.join(" "),
-        false => format!("{} (see `rea tasks`)", status.offers.len()),
+        false if offers.len() <= NAMED_TASKS => offers.join(" "),
+        false => format!("{} (see `rea tasks`)", offers.len()),
     };
     tracing::info!(
         action = "ready",

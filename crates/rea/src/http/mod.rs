@@ -3,6 +3,7 @@
 pub mod backup;
 pub mod body;
 pub mod bulk;
+mod callbacks;
 pub mod cursor;
 pub mod enqueue;
 pub mod events;
@@ -47,6 +48,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
+use crate::callback::Callbacks;
 use crate::error::{Code, Problem};
 use crate::logs::Logs;
 use crate::wire::redact::Redact;
@@ -75,6 +77,7 @@ struct Inner {
     reload: OnceLock<reload::Reload>,
     held: OnceLock<Arc<Semaphore>>,
     redact: OnceLock<Redact>,
+    callbacks: OnceLock<Callbacks>,
 }
 
 /// What only a server has.
@@ -103,6 +106,7 @@ impl Shared {
             reload: OnceLock::new(),
             held: OnceLock::new(),
             redact: OnceLock::new(),
+            callbacks: OnceLock::new(),
         }))
     }
 
@@ -158,6 +162,15 @@ impl Shared {
 
     fn redact(&self) -> &Redact {
         self.0.redact.get_or_init(crate::settings::redact_by_default)
+    }
+
+    /// Says how callbacks are sent; once, before the first request. They are off if nothing is said.
+    pub fn set_callbacks(&self, callbacks: Callbacks) {
+        let _ = self.0.callbacks.set(callbacks);
+    }
+
+    fn callbacks(&self) -> Option<&Callbacks> {
+        self.0.callbacks.get()
     }
 
     fn host(&self) -> Option<&Host> {

@@ -3,17 +3,20 @@
 //! `table.rs` lists every setting: flags, help, the file, `rea config show` and `docs/settings.md` are made of it or
 //! compared with it.
 
+mod callback;
 mod file;
 mod flags;
 mod place;
 mod plain;
 mod resolve;
 mod schedules;
+mod secret_file;
 mod table;
 mod tasks;
 mod token;
 mod value;
 
+pub use callback::{CALLBACK_RECIPE, callback_secrets};
 pub use file::FILE_NAME;
 pub use flags::{All, Asking, Batch, Doors, Flags, Given, Server, StoreOnly};
 pub use plain::{Reach, Serve, redact_by_default, serve};

@@ -12,7 +12,8 @@ use super::schedules::Declared;
 use super::table::is_file;
 use super::token::{TOKEN_RECIPE, read_tokens};
 use super::value::address;
-use super::{BadSetting, Given, Key, bad};
+use super::{BadSetting, Given, Key, bad, callback};
+use crate::callback::Callbacks;
 use crate::http::tokens::Known;
 use crate::logs::Choice;
 use crate::wire::redact::Redact;
@@ -33,6 +34,8 @@ pub struct Reach {
     pub engine: Options,
     /// Which arguments are not shown.
     pub redact: Redact,
+    /// How callbacks are sent; `None` = they are off.
+    pub callbacks: Option<Callbacks>,
 }
 
 /// Which arguments are not shown where nobody has said it.
@@ -54,7 +57,8 @@ impl Reach {
         let (token_file, token) = token_source(&all);
         let engine = engine(&all);
         let redact = Redact::new(&all.list(Key::Redact));
-        Ok(Reach { db: engine.path.clone(), url, token_file, token, engine, redact })
+        let callbacks = callback::of(&all)?;
+        Ok(Reach { db: engine.path.clone(), url, token_file, token, engine, redact, callbacks })
     }
 }
 
@@ -124,6 +128,8 @@ pub struct Serve {
     pub redact: Redact,
     /// Tasks that are programs.
     pub commands: Vec<Command>,
+    /// How callbacks are sent; `None` = they are off.
+    pub callbacks: Option<Callbacks>,
     /// Schedules of the file, with the words that declare them.
     pub schedules: Vec<Declared>,
 }
@@ -156,6 +162,10 @@ pub(super) fn of(all: &Resolved) -> Result<Serve, BadSetting> {
         let problem = format!("listening on {host} needs a token: whoever reaches it can run your tasks");
         return all.refuse(Key::Host, &problem, TOKEN_RECIPE);
     }
+    let callbacks = callback::of(all)?;
+    if let Some(callbacks) = &callbacks {
+        callback::callback_secrets(&callbacks.secret_file)?;
+    }
     let time = |key| Duration::from_millis(all.span_ms(key).unwrap_or(u64::MAX));
     Ok(Serve {
         code,
@@ -185,6 +195,7 @@ pub(super) fn of(all: &Resolved) -> Result<Serve, BadSetting> {
         file: all.file.clone(),
         redact: Redact::new(&all.list(Key::Redact)),
         commands: all.commands.clone(),
+        callbacks,
         schedules: all.schedules.clone(),
     })
 }

@@ -9,6 +9,8 @@ use ax::model::{JobId, OnCrash, Timestamp};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::callback;
+use crate::callback::url::CallbackUrl;
 use crate::error::{Code, Problem};
 use crate::wire::{number, time};
 
@@ -36,13 +38,23 @@ pub const FIELDS: &[&str] = &[
     "unique_for",
     "if_exists",
     "tags",
+    "callback_url",
 ];
+
+/// A request as it came.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Asked {
+    /// The job.
+    pub job: JobRequest,
+    /// Where its end is to be told.
+    pub callback: Option<CallbackUrl>,
+}
 
 /// Reads one request: a JSON object.
 ///
 /// # Errors
 /// `bad_json`, `unknown_field` or `invalid_field`.
-pub fn parse(body: &[u8]) -> Result<JobRequest, Problem> {
+pub fn parse(body: &[u8]) -> Result<Asked, Problem> {
     let mut job = Draft::default();
     for (name, raw) in fields_once(body)? {
         job.set(&name, raw.get())?;
@@ -131,6 +143,7 @@ struct Draft {
     job: JobRequest,
     task: Option<String>,
     func_name: Option<String>,
+    callback: Option<CallbackUrl>,
 }
 
 impl Draft {
@@ -168,13 +181,17 @@ impl Draft {
             "tags" => {
                 job.tags = serde_json::from_str(json).map_err(|_| Problem::field(name, "must be a list of texts"))?;
             }
+            "callback_url" => {
+                let url = CallbackUrl::parse(&text(name, json)?);
+                self.callback = Some(url.map_err(|wrong| Problem::field(name, wrong))?);
+            }
             _ => return Err(Problem::unknown_field(name, FIELDS)),
         }
         Ok(())
     }
 
     /// `task` and `func_name` are two names of one field.
-    fn finish(self) -> Result<JobRequest, Problem> {
+    fn finish(self) -> Result<Asked, Problem> {
         let task = match (self.task, self.func_name) {
             (Some(task), Some(other)) if task != other => {
                 return Err(Problem::field("func_name", "is not the same as task; give one of them"));
@@ -182,7 +199,11 @@ impl Draft {
             (Some(task), _) | (None, Some(task)) => task,
             (None, None) => return Err(Problem::field("task", "is missing")),
         };
-        Ok(JobRequest { task, ..self.job })
+        if task == callback::TASK {
+            let hint = "give the job whose end is to be told a callback_url";
+            return Err(Problem::field("task", format!("{task} is made by rea itself")).hint(hint));
+        }
+        Ok(Asked { job: JobRequest { task, ..self.job }, callback: self.callback })
     }
 }
 

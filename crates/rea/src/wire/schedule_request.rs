@@ -50,7 +50,16 @@ impl Given {
             ("start", _) => self.start = Some(Some(instant(name, json)?)),
             ("catch_up", _) => self.catch_up = Some(word(name, json, CatchUp::from_word, CATCH_UP)?),
             ("overlap", _) => self.overlap = Some(word(name, json, Overlap::from_word, OVERLAP)?),
-            ("job", _) => self.job = Some(Template::of(request::parse(json.as_bytes())?)?),
+            ("job", _) => {
+                let asked = request::parse(json.as_bytes())?;
+                if asked.callback.is_some() {
+                    return Err(Problem::field(
+                        "job",
+                        "callback_url goes with a job that is enqueued, not with a schedule's",
+                    ));
+                }
+                self.job = Some(Template::of(asked.job)?);
+            }
             _ => return Err(Problem::unknown_field(name, FIELDS)),
         }
         Ok(())

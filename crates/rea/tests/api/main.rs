@@ -3,6 +3,7 @@
 mod backup;
 mod bed;
 mod bulk;
+mod callbacks;
 mod enqueue;
 mod events;
 mod guard;

@@ -77,6 +77,11 @@ async fn c048_what_is_wrong_is_refused_with_its_field() {
         (json!({"name": "m", "every": 60}), (422, "invalid_field"), "job"),
         (json!({"name": "m", "every": 60, "job": {"task": "echo", "key": "k"}}), (422, "invalid_field"), "job"),
         (
+            json!({"name": "m", "every": 60, "job": {"task": "echo", "callback_url": "https://example.org/"}}),
+            (422, "invalid_field"),
+            "job",
+        ),
+        (
             json!({"name": "m", "every": 60, "job": {"task": "echo", "priority": 11}}),
             (422, "invalid_field"),
             "priority",
