@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ax_model::gates::Asker;
 use ax_model::job::Job;
 use ax_model::lifecycle::{Failure, Note};
 use ax_model::limits::Limits;
@@ -286,6 +287,11 @@ impl Harness {
     pub fn limit(&mut self, name: &str, concurrency: Option<u32>) -> Queue {
         let change = QueueChange { name: name.to_owned(), concurrency: Some(concurrency), ..QueueChange::default() };
         done(self.store().set_queue(change))
+    }
+
+    /// Who `NODE` is when it asks why.
+    pub fn asker(&self, tasks: &[&str]) -> Asker {
+        Asker { node: NODE, offers: tasks.iter().map(|t| (*t).to_owned()).collect() }
     }
 
     /// Ends the leases of all nodes but the bystanders'.

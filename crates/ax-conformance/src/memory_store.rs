@@ -6,16 +6,20 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use ax_model::gates::{JobWhy, QueueWhy};
+use ax_model::gates::{Asker, JobWhy, LimitUse, QueueWhy};
 use ax_model::job::Job;
-use ax_model::priority::{Ageing, Picker};
+use ax_model::permits::LimitWrite;
+use ax_model::priority::Ageing;
 use ax_model::store::{
     Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter,
     HistoryEntry, LaneStats, Matching, Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError,
 };
-use ax_model::{Clock, Event, JobId, NewJob, NodeId, Progress, Refusal, State, TaskSpec, Timestamp};
+use ax_model::{
+    Clock, Event, JobId, Limit, NewJob, NodeId, Progress, Refusal, State, Subject, TaskSpec, Timestamp,
+};
 
 use crate::clock::lock;
+use crate::memory_claim::Turns;
 use crate::memory_model::Model;
 use crate::waiting::Slot;
 
@@ -35,7 +39,7 @@ struct Inner {
 #[derive(Default)]
 struct Now {
     model: Model,
-    picker: Picker,
+    turns: Turns,
     /// In order of arrival.
     parked: Vec<Parked>,
     last_ticket: u64,
@@ -95,9 +99,9 @@ impl Inner {
     }
 
     fn serve_parked(&self, state: &mut Now, now: Timestamp, wakers: &mut Vec<Waker>) {
-        let Now { model, picker, parked, .. } = state;
+        let Now { model, turns, parked, .. } = state;
         parked.retain(|waiting| {
-            let given = model.claim(&waiting.request, picker, &self.ageing, now);
+            let given = model.claim(&waiting.request, turns, &self.ageing, now);
             let nothing = given.is_empty();
             if !nothing {
                 wakers.extend(waiting.answer.put(given));
@@ -157,7 +161,7 @@ impl Store for MemoryStore {
         let answer = Arc::new(Slot::new());
         let ticket = self.inner.write(|state, now| {
             state.last_ticket += 1;
-            let given = state.model.claim(&request, &mut state.picker, &self.inner.ageing, now);
+            let given = state.model.claim(&request, &mut state.turns, &self.inner.ageing, now);
             if given.is_empty() && request.park {
                 state.parked.push(Parked { ticket: state.last_ticket, request, answer: Arc::clone(&answer) });
             } else {
@@ -202,9 +206,25 @@ impl Store for MemoryStore {
 
     fn set_queue(&self, change: QueueChange) -> Reply<'_, Queue> {
         ready(self.inner.write(|state, now| {
+            let was_fair = state.model.queue(&change.name).fair;
             state.model.set_queue(&change, now);
+            if change.fair.is_some_and(|fair| fair != was_fair) {
+                state.turns.rounds.forget(&change.name);
+            }
             state.model.queue(&change.name)
         }))
+    }
+
+    fn set_limits(&self, writes: Vec<LimitWrite>) -> Reply<'_, Vec<Option<Limit>>> {
+        ready(self.inner.write(|state, now| state.model.set_limits(&writes, now)))
+    }
+
+    fn limits(&self, after: Option<Subject>, limit: usize, node: NodeId) -> Reply<'_, Vec<LimitUse>> {
+        ready(self.inner.read(|model, now| model.limits(after.as_ref(), limit, node, now)))
+    }
+
+    fn limit_use(&self, subject: Subject, node: NodeId) -> Reply<'_, LimitUse> {
+        ready(self.inner.read(|model, now| model.limit_use(&subject, node, now)))
     }
 
     fn queues(&self) -> Reply<'_, Vec<Queue>> {
@@ -259,12 +279,12 @@ impl Store for MemoryStore {
         ready(self.inner.read(Model::counts))
     }
 
-    fn why(&self, id: JobId, offers: Arc<[String]>) -> Reply<'_, Option<JobWhy>> {
-        ready(self.inner.read(|model, now| model.why(id, &offers, &self.inner.ageing, now)))
+    fn why(&self, id: JobId, asker: Asker) -> Reply<'_, Option<JobWhy>> {
+        ready(self.inner.read(|model, now| model.why(id, &asker, &self.inner.ageing, now)))
     }
 
-    fn why_queue(&self, name: String, offers: Arc<[String]>) -> Reply<'_, Option<QueueWhy>> {
-        ready(self.inner.read(|model, now| model.why_queue(&name, &offers, now)))
+    fn why_queue(&self, name: String, asker: Asker) -> Reply<'_, Option<QueueWhy>> {
+        ready(self.inner.read(|model, now| model.why_queue(&name, &asker, now)))
     }
 
     fn check(&self) -> Reply<'_, Vec<String>> {

@@ -17,6 +17,8 @@ use crate::waiting::block_on_for;
 
 #[path = "random_compare.rs"]
 mod compare;
+#[path = "random_limits.rs"]
+mod limits;
 #[path = "random_make.rs"]
 mod make;
 
@@ -114,7 +116,7 @@ impl Pair {
     }
 
     fn step(&mut self) {
-        match self.below(20) {
+        match self.below(21) {
             0..=4 => self.enqueue(),
             5..=7 => self.claim(),
             8..=12 => self.apply(),
@@ -123,6 +125,7 @@ impl Pair {
             15 | 16 => self.move_clock(),
             17 => self.recover_or_expire(),
             18 => self.note(),
+            19 => self.set_limits(),
             _ if self.one_in(3) => self.reopen(),
             _ => self.prune(),
         }
@@ -165,7 +168,8 @@ impl Pair {
         };
         let brief = |claims: &[Claimed]| claims.iter().map(|c| (c.attempt.id, c.queue.clone())).collect::<Vec<_>>();
         assert_eq!(brief(&got), brief(&expected), "claim: the store (left), the model (right)");
-        assert_eq!(plain(got), plain(expected), "claim: the store (left), the model (right)");
+        assert_eq!(plain(got.clone()), plain(expected), "claim: the store (left), the model (right)");
+        got.iter().for_each(|claimed| self.check_within_limits(claimed.attempt.id));
     }
 
     /// Parks a claim, enqueues, and looks whether that woke it; a claim that still waits is dropped.
@@ -207,6 +211,7 @@ impl Pair {
             name: self.choose(&QUEUES).to_owned(),
             paused: self.choose(&[None, Some(true), Some(false), Some(false)]),
             concurrency: self.choose(&[None, Some(None), Some(Some(1)), Some(Some(3))]),
+            fair: self.choose(&[None, None, Some(true), Some(false)]),
             reason: self.choose(&[None, None, Some("a move")]).map(str::to_owned),
         };
         self.tell(format!("{change:?}"));

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::job::OnCrash;
+use crate::rate::Rate;
 
 /// One task as its worker declared it. A field that is `None` means the product's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +37,15 @@ pub struct TaskSpec {
     /// Most memory of a running job, bytes; absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
+    /// What its jobs share a limit with, unless they say: a text in which `{0}` or `{name}` stand for arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency_key: Option<String>,
+    /// Most of its jobs at a time; declares the task's limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    /// How often its jobs may start, such as `10/min`; declares the task's limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
     /// First line of its documentation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doc: Option<String>,

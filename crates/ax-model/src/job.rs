@@ -45,6 +45,8 @@ macro_rules! coded {
     };
 }
 
+pub(crate) use coded;
+
 /// Where a job stands. `ready` is not here: it is `Pending` or `Failed` whose time has come, and needs no write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
@@ -206,6 +208,8 @@ pub struct Spec {
     pub key: Option<String>,
     /// How long after enqueue the key keeps its job, milliseconds.
     pub unique_for_ms: u64,
+    /// What it shares a limit with: no more than the key's limit of such jobs are active, whatever their task and queue.
+    pub concurrency_key: Option<String>,
     /// Free labels to find jobs by.
     pub tags: Vec<String>,
     /// When it was enqueued.

@@ -1,5 +1,6 @@
 //! Between rows and the model's plain data. The column lists stand beside the code that reads them.
 
+use ax_model::KeyId;
 use ax_model::ids::{JobId, NodeId, Token};
 use ax_model::job::{Cause, ErrorInfo, Job, Lease, Life, OnCrash, Policy, Progress, Spec, State};
 use ax_model::time::Timestamp;
@@ -18,6 +19,8 @@ pub(crate) struct Standing {
     /// Lane index (number − 1).
     pub(crate) lane: usize,
     pub(crate) priority: u8,
+    /// Its concurrency key.
+    pub(crate) key: Option<KeyId>,
     pub(crate) life: Life,
     pub(crate) policy: Policy,
 }
@@ -27,13 +30,13 @@ macro_rules! standing_columns {
     () => {
         "seq, id, lane, priority, state, run_at, attempt, failures, interruptions, node, token, flags, last_cause, \
          claimed_at, started_at, finished_at, updated_at, start_before, max_attempts, max_interruptions, \
-         retry_base_ms, retry_cap_ms, on_crash"
+         retry_base_ms, retry_cap_ms, on_crash, ckey"
     };
 }
 pub(crate) use standing_columns;
 
 /// How many columns `standing` reads: where a longer list goes on.
-pub(crate) const STANDING: usize = 23;
+pub(crate) const STANDING: usize = 24;
 
 pub(crate) fn standing(row: &Row<'_>) -> rusqlite::Result<Standing> {
     let flags: i64 = row.get(11)?;
@@ -71,7 +74,8 @@ pub(crate) fn standing(row: &Row<'_>) -> rusqlite::Result<Standing> {
     };
     let lane: i64 = row.get(2)?;
     let lane = usize::try_from(lane - 1).map_err(|_| unreadable(2))?;
-    Ok(Standing { seq: row.get(0)?, id: JobId(row.get(1)?), lane, priority: row.get(3)?, life, policy })
+    let key = row.get::<_, Option<i64>>(23)?.map(KeyId);
+    Ok(Standing { seq: row.get(0)?, id: JobId(row.get(1)?), lane, priority: row.get(3)?, key, life, policy })
 }
 
 pub(crate) fn flags(life: &Life) -> i64 {
@@ -86,7 +90,7 @@ macro_rules! job_columns {
             $crate::rows::standing_columns!(),
             ", created_at, timeout_ms, unique_for_ms, trace_id, root_id, key, tags, \
          progress, last_error, args, kwargs, result, (SELECT queue FROM lanes l WHERE l.lane = jobs.lane), \
-         (SELECT task FROM lanes l WHERE l.lane = jobs.lane)"
+         (SELECT task FROM lanes l WHERE l.lane = jobs.lane), concurrency_key"
         )
     };
     (ended) => {
@@ -94,7 +98,7 @@ macro_rules! job_columns {
             $crate::rows::standing_columns!(),
             ", created_at, timeout_ms, unique_for_ms, trace_id, root_id, key, tags, \
          progress, last_error, '', '', result, (SELECT queue FROM lanes l WHERE l.lane = jobs.lane), \
-         (SELECT task FROM lanes l WHERE l.lane = jobs.lane)"
+         (SELECT task FROM lanes l WHERE l.lane = jobs.lane), concurrency_key"
         )
     };
     (light) => {
@@ -103,7 +107,7 @@ macro_rules! job_columns {
             ", created_at, timeout_ms, unique_for_ms, trace_id, root_id, key, tags, \
          progress, last_error, iif(octet_length(args) <= ?2, args, ''), iif(octet_length(kwargs) <= ?2, kwargs, ''), \
          iif(octet_length(result) <= ?2, result, NULL), (SELECT queue FROM lanes l WHERE l.lane = jobs.lane), \
-         (SELECT task FROM lanes l WHERE l.lane = jobs.lane), octet_length(args), octet_length(kwargs), \
+         (SELECT task FROM lanes l WHERE l.lane = jobs.lane), concurrency_key, octet_length(args), octet_length(kwargs), \
          octet_length(result)"
         )
     };
@@ -111,7 +115,7 @@ macro_rules! job_columns {
 pub(crate) use job_columns;
 
 /// Where the lengths of a light row stand.
-pub(crate) const LISTED: usize = STANDING + 14;
+pub(crate) const LISTED: usize = STANDING + 15;
 
 pub(crate) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     let base = STANDING;
@@ -131,6 +135,7 @@ pub(crate) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         root_id: row.get::<_, Option<[u8; 16]>>(base + 4)?.map_or(id, JobId),
         key: row.get(base + 5)?,
         unique_for_ms: span(row, base + 2)?,
+        concurrency_key: row.get(base + 14)?,
         tags: tags.map(|t| serde_json::from_str(&t).unwrap_or_default()).unwrap_or_default(),
         created_at: Timestamp(row.get(base)?),
     };

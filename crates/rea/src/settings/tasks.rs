@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ax::model::catalogue::{TaskSpec, nearest};
 use ax::model::limits::{Limits, MAX_SPAN_MS};
+use ax::model::word::Word;
 use ax::model::{OnCrash, new_job};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
@@ -11,7 +12,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::place::{Place, Table};
 use super::value::{Kind, Value};
 use super::{BadSetting, bad};
-use crate::workers::{Command, RETRY_EXIT_CODE, Word};
+use crate::workers::{Command, RETRY_EXIT_CODE};
 
 /// The table that holds them.
 pub(super) const SECTION: &str = "tasks";
