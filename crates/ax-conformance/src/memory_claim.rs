@@ -39,7 +39,7 @@ impl Model {
             let Some(picked) = turns.picker.pick(&heads, age, now) else { break };
             let run = &names[picked.index];
             let longest_due = heads[picked.index].expect("a picked run has a head").seq;
-            let seq = match self.queues[&run.0].fair {
+            let seq = match self.is_fair(&run.0) {
                 true => self.turn(&mut turns.rounds, run, self.open(&runs[run], &mut room), picked.overdue),
                 false => longest_due,
             };

@@ -32,11 +32,7 @@ pub(crate) fn subjects(spec: &Spec) -> Vec<Subject> {
 }
 
 impl Model {
-    pub(crate) fn set_limits(&mut self, writes: &[LimitWrite], now: Timestamp) -> Vec<Option<Limit>> {
-        writes.iter().map(|write| self.set_limit(write, now)).collect()
-    }
-
-    fn set_limit(&mut self, write: &LimitWrite, now: Timestamp) -> Option<Limit> {
+    pub(crate) fn set_limit(&mut self, write: &LimitWrite, now: Timestamp) -> Option<Limit> {
         let subject = write.subject().clone();
         let old = self.limits.kept.get(&subject).cloned();
         let decided = write.decide(old.as_ref().map(|k| k.limit), self.limits.declared.get(&subject).map(String::as_str));
@@ -64,6 +60,10 @@ impl Model {
             Scope::Key => of_key(own(subject), own(&Subject::new(Scope::Key, EVERY_KEY))),
             _ => own(subject).unwrap_or_default(),
         }
+    }
+
+    pub(crate) fn is_fair(&self, queue: &str) -> bool {
+        self.limit_of(&Subject::new(Scope::Queue, queue)).fair
     }
 
     fn active_of<'a>(&'a self, subject: &'a Subject) -> impl Iterator<Item = &'a Job> {

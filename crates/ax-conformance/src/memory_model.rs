@@ -320,7 +320,7 @@ impl Model {
         if let Some(concurrency) = change.concurrency {
             let subject = Subject::new(Scope::Queue, &change.name);
             let change = LimitChange { concurrency: Some(concurrency), ..LimitChange::of(subject) };
-            self.set_limits(&[LimitWrite::Change(change)], now);
+            self.set_limit(&LimitWrite::Change(change), now);
         }
     }
 }

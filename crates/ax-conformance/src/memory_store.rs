@@ -15,7 +15,7 @@ use ax_model::store::{
     HistoryEntry, LaneStats, Matching, Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError,
 };
 use ax_model::{
-    Clock, Event, JobId, Limit, NewJob, NodeId, Progress, Refusal, State, Subject, TaskSpec, Timestamp,
+    Clock, Event, JobId, Limit, NewJob, NodeId, Progress, Refusal, Scope, State, Subject, TaskSpec, Timestamp,
 };
 
 use crate::clock::lock;
@@ -206,17 +206,24 @@ impl Store for MemoryStore {
 
     fn set_queue(&self, change: QueueChange) -> Reply<'_, Queue> {
         ready(self.inner.write(|state, now| {
-            let was_fair = state.model.queue(&change.name).fair;
             state.model.set_queue(&change, now);
-            if change.fair.is_some_and(|fair| fair != was_fair) {
-                state.turns.rounds.forget(&change.name);
-            }
             state.model.queue(&change.name)
         }))
     }
 
     fn set_limits(&self, writes: Vec<LimitWrite>) -> Reply<'_, Vec<Option<Limit>>> {
-        ready(self.inner.write(|state, now| state.model.set_limits(&writes, now)))
+        ready(self.inner.write(|state, now| {
+            let of = |model: &Model, write: &LimitWrite| model.is_fair(&write.subject().name);
+            let one = |write: &LimitWrite| {
+                let was_fair = of(&state.model, write);
+                let limit = state.model.set_limit(write, now);
+                if write.subject().scope == Scope::Queue && of(&state.model, write) != was_fair {
+                    state.turns.rounds.forget(&write.subject().name);
+                }
+                limit
+            };
+            writes.iter().map(one).collect()
+        }))
     }
 
     fn limits(&self, after: Option<Subject>, limit: usize, node: NodeId) -> Reply<'_, Vec<LimitUse>> {

@@ -211,7 +211,6 @@ impl Pair {
             name: self.choose(&QUEUES).to_owned(),
             paused: self.choose(&[None, Some(true), Some(false), Some(false)]),
             concurrency: self.choose(&[None, Some(None), Some(Some(1)), Some(Some(3))]),
-            fair: self.choose(&[None, None, Some(true), Some(false)]),
             reason: self.choose(&[None, None, Some("a move")]).map(str::to_owned),
         };
         self.tell(format!("{change:?}"));

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::job::OnCrash;
+use crate::permits::{Limit, LimitChange, LimitWrite, Scope, Subject};
 use crate::rate::Rate;
 
 /// One task as its worker declared it. A field that is `None` means the product's default.
@@ -49,6 +50,20 @@ pub struct TaskSpec {
     /// First line of its documentation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doc: Option<String>,
+}
+
+impl TaskSpec {
+    /// The limit that the task declares. One that declares none takes back what it declared before.
+    #[must_use]
+    pub fn declared_limit(&self) -> LimitWrite {
+        let limit = Limit { concurrency: self.concurrency, rate: self.rate, ..Limit::default() };
+        let change = LimitChange::to(Subject::new(Scope::Task, &self.name), limit);
+        let mut text = self.concurrency.map(|n| format!("concurrency = {n}")).unwrap_or_default();
+        if let Some(rate) = self.rate {
+            text.push_str(&format!(" rate = {rate}"));
+        }
+        LimitWrite::Declare { change, text }
+    }
 }
 
 /// Tells a field that is `null` from one that is absent.
@@ -134,6 +149,20 @@ mod tests {
         assert_eq!(near("send_notice"), ["demo_task:send_notice"]);
         assert_eq!(near("demo:ad"), ["demo_task:add"]);
         assert!(near("os.system").is_empty());
+    }
+
+    #[test]
+    fn a_task_declares_its_limit_and_takes_it_back_when_it_declares_none() {
+        let task = |concurrency, rate| TaskSpec { name: "t".into(), concurrency, rate, ..TaskSpec::default() };
+        let ten = Rate::parse("10/min").ok();
+        let limit = Limit { concurrency: Some(2), rate: ten, ..Limit::default() };
+        let declared = task(Some(2), ten).declared_limit();
+        assert_eq!(declared.decide(None, None), Some(Some(limit)));
+        let LimitWrite::Declare { text, .. } = declared else { panic!("it declares") };
+        assert_eq!(task(None, None).declared_limit().decide(Some(limit), Some(&text)), Some(None));
+        assert_eq!(task(None, None).declared_limit().decide(Some(limit), None), None, "set by a person");
+        let text = serde_json::to_string(&task(Some(2), ten)).unwrap();
+        assert_eq!(serde_json::from_str::<TaskSpec>(&text).unwrap(), task(Some(2), ten));
     }
 
     #[test]

@@ -28,7 +28,6 @@ pub struct Asker {
 #[must_use]
 pub fn switched(queue: &Queue, change: &QueueChange, now: Timestamp) -> Queue {
     let mut next = queue.clone();
-    next.fair = change.fair.unwrap_or(queue.fair);
     next.paused = change.paused.unwrap_or(queue.paused);
     if !next.paused {
         (next.paused_since, next.pause_reason) = (None, None);
@@ -209,8 +208,6 @@ mod tests {
         let again = switched(&first, &pause(None), at(2));
         assert_eq!(again, first);
         assert_eq!(switched(&first, &pause(Some("b")), at(2)).pause_reason.as_deref(), Some("b"));
-        let fair = QueueChange { fair: Some(true), ..QueueChange::default() };
-        assert_eq!(switched(&first, &fair, at(3)), Queue { fair: true, ..first.clone() });
         let resume = QueueChange { paused: Some(false), reason: Some("x".into()), ..QueueChange::default() };
         assert_eq!(switched(&first, &resume, at(3)), Queue::default());
     }

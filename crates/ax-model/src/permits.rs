@@ -66,10 +66,12 @@ pub struct Limit {
     pub per_node: Option<u32>,
     /// How often they may start.
     pub rate: Option<Rate>,
+    /// Of a queue: its keys take turns (`fair.rs`).
+    pub fair: bool,
 }
 
 /// The limit of a key that has none of its own, unless `EVERY_KEY` has one.
-pub const KEY_DEFAULT: Limit = Limit { concurrency: Some(1), per_node: None, rate: None };
+pub const KEY_DEFAULT: Limit = Limit { concurrency: Some(1), per_node: None, rate: None, fair: false };
 
 impl Limit {
     /// It says nothing.
@@ -128,13 +130,15 @@ pub struct LimitChange {
     pub per_node: Option<Option<u32>>,
     /// `Some(None)` lifts it.
     pub rate: Option<Option<Rate>>,
+    /// Whether the queue's keys take turns.
+    pub fair: Option<bool>,
 }
 
 impl LimitChange {
     /// A change that changes nothing, to start from.
     #[must_use]
     pub fn of(subject: Subject) -> LimitChange {
-        LimitChange { subject, concurrency: None, per_node: None, rate: None }
+        LimitChange { subject, concurrency: None, per_node: None, rate: None, fair: None }
     }
 
     /// Checks the numbers.
@@ -152,7 +156,23 @@ impl LimitChange {
             let problem = "each key has starts of its own to count: set the rate of a key, a task or a queue".to_owned();
             return Err(Invalid { field: "rate", problem });
         }
+        if self.subject.scope != Scope::Queue && self.fair == Some(true) {
+            return Err(Invalid { field: "fair", problem: "only in a queue do keys take turns".to_owned() });
+        }
         Ok(())
+    }
+
+    /// A declaration, whole: what it does not name is lifted.
+    #[must_use]
+    pub fn to(subject: Subject, limit: Limit) -> LimitChange {
+        let Limit { concurrency, per_node, rate, fair } = limit;
+        LimitChange {
+            subject,
+            concurrency: Some(concurrency),
+            per_node: Some(per_node),
+            rate: Some(rate),
+            fair: Some(fair),
+        }
     }
 }
 
@@ -163,8 +183,8 @@ pub enum LimitWrite {
     Change(LimitChange),
     /// A person takes it away.
     Clear(Subject),
-    /// Code or a file declares it. Done only when `text` is not what was last declared for the subject, so that what people
-    /// changed meanwhile survives a restart.
+    /// Code or a file declares it. Done only when `text` is not what was last declared for the subject (nothing: the empty
+    /// text), so that what people changed meanwhile survives a restart.
     Declare {
         /// What is declared, written over what there is.
         change: LimitChange,
@@ -189,7 +209,7 @@ impl LimitWrite {
         let change = match self {
             LimitWrite::Change(change) => change,
             LimitWrite::Clear(_) => return Some(None),
-            LimitWrite::Declare { text, .. } if declared == Some(text) => return None,
+            LimitWrite::Declare { text, .. } if declared.unwrap_or_default() == text => return None,
             LimitWrite::Declare { change, .. } => change,
         };
         let scope = change.subject.scope;
@@ -199,6 +219,7 @@ impl LimitWrite {
             concurrency: change.concurrency.unwrap_or(old.concurrency),
             per_node: change.per_node.unwrap_or(old.per_node),
             rate: change.rate.unwrap_or(old.rate),
+            fair: change.fair.unwrap_or(old.fair),
         };
         Some(next.is_kept(scope).then_some(next))
     }
@@ -237,6 +258,7 @@ mod tests {
         let declare = |n, text: &str| LimitWrite::Declare { change: queue(Some(Some(n))), text: text.to_owned() };
         let two = Limit { concurrency: Some(2), ..Limit::default() };
         assert_eq!(declare(2, "a").decide(None, None), Some(Some(two)));
+        assert_eq!(declare(2, "").decide(Some(two), None), None, "nothing is declared, as before");
         assert_eq!(declare(2, "a").decide(None, Some("a")), None, "a person took it away");
         assert_eq!(declare(2, "b").decide(None, Some("a")), Some(Some(two)));
         assert_eq!(LimitWrite::Clear(Subject::new(Scope::Queue, "q")).decide(Some(two), Some("a")), Some(None));
@@ -265,5 +287,7 @@ mod tests {
         let every = Subject::new(Scope::Key, EVERY_KEY);
         let rate = Some(Some(Rate { starts: 1, window_ms: 1_000 }));
         assert_eq!(LimitChange { rate, ..LimitChange::of(every) }.check().unwrap_err().field, "rate");
+        let task = LimitChange { fair: Some(true), ..LimitChange::of(Subject::new(Scope::Task, "t")) };
+        assert_eq!(task.check().unwrap_err().field, "fair");
     }
 }

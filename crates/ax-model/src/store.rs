@@ -268,8 +268,6 @@ pub struct QueueChange {
     pub paused: Option<bool>,
     /// Most active jobs at a time, as `set_limits` sets it; `Some(None)` lifts the limit.
     pub concurrency: Option<Option<u32>>,
-    /// Whether keys take turns.
-    pub fair: Option<bool>,
     /// Why it is paused, for people. Kept while the pause lasts.
     pub reason: Option<String>,
 }
@@ -285,9 +283,7 @@ pub struct Queue {
     pub paused_since: Option<Timestamp>,
     /// Why, if a reason was given.
     pub pause_reason: Option<String>,
-    /// Keys take turns (`fair.rs`).
-    pub fair: bool,
-    /// What limits it.
+    /// What limits it, and whether its keys take turns.
     pub limit: Limit,
     /// Its jobs by state, `State::ALL` order.
     pub by_state: [u64; 9],

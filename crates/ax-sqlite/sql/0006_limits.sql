@@ -21,6 +21,7 @@ CREATE TABLE limits (
     per_node    INTEGER,
     rate        INTEGER,                  -- starts in a window
     window_ms   INTEGER,
+    fair        INTEGER NOT NULL,         -- of a queue: its keys take turns
     starts      TEXT,                     -- the log of starts (JSON), while there is a rate
     PRIMARY KEY (scope, name)
 ) WITHOUT ROWID;
@@ -34,6 +35,5 @@ CREATE TABLE limit_declarations (
 ) WITHOUT ROWID;
 
 -- A queue's limit stands where all limits stand.
-INSERT INTO limits (scope, name, concurrency) SELECT 0, name, concurrency FROM queues WHERE concurrency IS NOT NULL;
+INSERT INTO limits (scope, name, concurrency, fair) SELECT 0, name, concurrency, 0 FROM queues WHERE concurrency IS NOT NULL;
 ALTER TABLE queues DROP COLUMN concurrency;
-ALTER TABLE queues ADD COLUMN fair INTEGER NOT NULL DEFAULT 0;

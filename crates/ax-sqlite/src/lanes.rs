@@ -54,8 +54,6 @@ impl Lane {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Switches {
     pub(crate) paused: bool,
-    /// Keys take turns.
-    pub(crate) fair: bool,
 }
 
 /// All lanes and queue switches.
@@ -76,10 +74,10 @@ impl Lanes {
             let (queue, task): (String, String) = (row.get(1)?, row.get(2)?);
             all.push(&queue, &task, UNKNOWN);
         }
-        let mut rows = conn.prepare("SELECT name, paused, fair FROM queues")?;
+        let mut rows = conn.prepare("SELECT name, paused FROM queues")?;
         let mut rows = rows.query([])?;
         while let Some(row) = rows.next()? {
-            all.switches.insert(row.get(0)?, Switches { paused: row.get(1)?, fair: row.get(2)? });
+            all.switches.insert(row.get(0)?, Switches { paused: row.get(1)? });
         }
         Ok(all)
     }

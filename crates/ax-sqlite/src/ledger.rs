@@ -93,6 +93,11 @@ impl Ledger {
         }
     }
 
+    /// Keys take turns in the queue.
+    pub(crate) fn is_fair(&self, queue: &Arc<str>) -> bool {
+        !self.is_empty() && self.get(&Whose::Queue(queue.clone())).is_some_and(|rule| rule.limit.fair)
+    }
+
     /// How many more may start now, and if none, when the next may.
     pub(crate) fn starts_left(&self, whose: &Whose, now: Timestamp) -> (u64, Option<Timestamp>) {
         match self.get(whose) {

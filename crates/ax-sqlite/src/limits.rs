@@ -15,7 +15,7 @@ use crate::tx::Tx;
 
 macro_rules! select {
     ($rest:literal) => {
-        concat!("SELECT scope, name, concurrency, per_node, rate, window_ms, starts FROM limits ", $rest)
+        concat!("SELECT scope, name, concurrency, per_node, rate, window_ms, fair, starts FROM limits ", $rest)
     };
 }
 
@@ -24,7 +24,7 @@ pub(crate) const ALL: &str = select!("");
 
 /// A row of `select!`.
 pub(crate) fn row(r: &Row<'_>) -> rusqlite::Result<Rule> {
-    let starts: Option<String> = r.get(6)?;
+    let starts: Option<String> = r.get(7)?;
     Ok(Rule {
         subject: Subject { scope: coded(r, 0, Scope::from_code)?, name: r.get(1)? },
         limit: limit(r, 2)?,
@@ -32,13 +32,14 @@ pub(crate) fn row(r: &Row<'_>) -> rusqlite::Result<Rule> {
     })
 }
 
-/// `concurrency, per_node, rate, window_ms`, from column `at` on.
+/// `concurrency, per_node, rate, window_ms, fair`, from column `at` on. No row (of a join) is no limit.
 pub(crate) fn limit(r: &Row<'_>, at: usize) -> rusqlite::Result<Limit> {
     let rate = match (r.get(at + 2)?, crate::rows::optional_span(r, at + 3)?) {
         (Some(starts), Some(window_ms)) => Some(Rate { starts, window_ms }),
         _ => None,
     };
-    Ok(Limit { concurrency: r.get(at)?, per_node: r.get(at + 1)?, rate })
+    let fair = r.get::<_, Option<bool>>(at + 4)?.unwrap_or_default();
+    Ok(Limit { concurrency: r.get(at)?, per_node: r.get(at + 1)?, rate, fair })
 }
 
 pub(crate) fn starts_text(starts: Option<&Starts>) -> Option<String> {
@@ -73,7 +74,7 @@ pub(crate) fn set_limit(tx: &mut Tx<'_, '_>, write: &LimitWrite) -> Result<Optio
             let starts = starts_after(stored.and_then(|rule| rule.starts), &limit, tx.now);
             let (rate, window) = (limit.rate.map(|r| r.starts), limit.rate.map(|r| r.window_ms));
             tx.run(
-                "INSERT OR REPLACE INTO limits VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                "INSERT OR REPLACE INTO limits VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
                 params![
                     scope,
                     name,
@@ -81,6 +82,7 @@ pub(crate) fn set_limit(tx: &mut Tx<'_, '_>, write: &LimitWrite) -> Result<Optio
                     limit.per_node,
                     rate,
                     window.map(crate::rows::to_sql_ms),
+                    limit.fair,
                     starts_text(starts.as_ref())
                 ],
             )?;
@@ -89,6 +91,10 @@ pub(crate) fn set_limit(tx: &mut Tx<'_, '_>, write: &LimitWrite) -> Result<Optio
             }
             tx.memory.ledger.put(Rule { subject: subject.clone(), limit, starts });
         }
+    }
+    let fair = |limit: Option<Limit>| limit.is_some_and(|limit| limit.fair);
+    if fair(old) != fair(decided) {
+        tx.memory.strands.forget_turns(&tx.memory.lanes, name);
     }
     if subject.scope == Scope::Key {
         match name == EVERY_KEY {

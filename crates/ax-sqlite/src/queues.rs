@@ -1,4 +1,4 @@
-//! A queue's switches: pause, and whether keys take turns. Its limit stands with all limits.
+//! A queue's switches. Its limit stands with all limits.
 
 use ax_model::gates::switched;
 use ax_model::permits::{LimitChange, LimitWrite};
@@ -14,17 +14,14 @@ use crate::tx::Tx;
 
 pub(crate) fn set_queue(tx: &mut Tx<'_, '_>, change: &QueueChange) -> Result<Queue, StoreError> {
     let old = stored(tx.conn, &change.name).map_err(|e| sqlite_error(&e))?.unwrap_or_default();
-    let mut queue = switched(&Queue { name: change.name.clone(), ..old.clone() }, change, tx.now);
+    let mut queue = switched(&Queue { name: change.name.clone(), ..old }, change, tx.now);
     tx.run(
-        "INSERT INTO queues (name, paused, paused_at, reason, fair) VALUES (?1, ?2, ?3, ?4, ?5)
+        "INSERT INTO queues (name, paused, paused_at, reason) VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT (name) DO UPDATE SET paused = excluded.paused, paused_at = excluded.paused_at,
-             reason = excluded.reason, fair = excluded.fair",
-        params![queue.name, queue.paused, queue.paused_since.map(|t| t.0), queue.pause_reason, queue.fair],
+             reason = excluded.reason",
+        params![queue.name, queue.paused, queue.paused_since.map(|t| t.0), queue.pause_reason],
     )?;
-    tx.memory.lanes.set_switches(&change.name, Switches { paused: queue.paused, fair: queue.fair });
-    if queue.fair != old.fair {
-        tx.memory.strands.forget_turns(&tx.memory.lanes, &change.name);
-    }
+    tx.memory.lanes.set_switches(&change.name, Switches { paused: queue.paused });
     if let Some(concurrency) = change.concurrency {
         let subject = Subject::new(Scope::Queue, &change.name);
         let change = LimitChange { concurrency: Some(concurrency), ..LimitChange::of(subject) };
@@ -38,7 +35,7 @@ pub(crate) fn set_queue(tx: &mut Tx<'_, '_>, change: &QueueChange) -> Result<Que
 /// The columns that `row` reads.
 macro_rules! queue_columns {
     () => {
-        "q.name, q.paused, q.paused_at, q.reason, q.fair, l.concurrency, l.per_node, l.rate, l.window_ms
+        "q.name, q.paused, q.paused_at, q.reason, l.concurrency, l.per_node, l.rate, l.window_ms, l.fair
          FROM queues q LEFT JOIN limits l ON l.scope = 0 AND l.name = q.name" // 0 queue
     };
 }
@@ -56,8 +53,7 @@ pub(crate) fn row(r: &rusqlite::Row<'_>) -> rusqlite::Result<Queue> {
         paused: r.get(1)?,
         paused_since: crate::rows::time(r, 2)?,
         pause_reason: r.get(3)?,
-        fair: r.get(4)?,
-        limit: limits::limit(r, 5)?,
+        limit: limits::limit(r, 4)?,
         ..Queue::default()
     })
 }

@@ -93,7 +93,7 @@ impl Runs {
         for at in 0..all.cells.len() {
             let Place { lane, priority } = all.cells[at].place;
             let queue = &tx.memory.lanes.get(lane).queue;
-            let fair = tx.memory.lanes.switches(queue).fair.then(|| queue.clone());
+            let fair = tx.memory.ledger.is_fair(queue).then(|| queue.clone());
             let same = |run: &&mut Run| fair.is_some() && run.fair == fair && run.priority == priority;
             match all.runs.iter_mut().find(same) {
                 Some(run) => run.cells.push(at),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ax::model::Life;
-use ax::model::gates::{JobWhy, QueueWhy};
+use ax::model::gates::{Asker, JobWhy, LimitUse, QueueWhy};
 use ax::model::lifecycle::Fence;
 use ax::model::new_job::NewJob;
 use ax::model::store::{
@@ -14,9 +14,9 @@ use ax::model::store::{
     Reply, Target,
 };
 use ax::{
-    Clock, Context, Counts, Cursor, Engine, Enqueued, Filter, Handlers, HistoryEntry, Job, JobId, JobRequest, NodeId,
-    OnCrash, Options, Page, Progress, Queue, QueueChange, Refusal, State, Store, SystemClock, TaskError, TaskSpec,
-    Timestamp, Token,
+    Clock, Context, Counts, Cursor, Engine, Enqueued, Filter, Handlers, HistoryEntry, Job, JobId, JobRequest, Limit,
+    LimitWrite, NodeId, OnCrash, Options, Page, Progress, Queue, QueueChange, Refusal, State, Store, StoreError,
+    StoreErrorKind, Subject, SystemClock, TaskError, TaskSpec, Timestamp, Token,
 };
 
 /// Has `jobs` no-op jobs, believes every word, and remembers nothing.
@@ -101,6 +101,16 @@ impl Store for Nothing {
     fn set_queue(&self, _: QueueChange) -> Reply<'_, Queue> {
         reply(Queue::default())
     }
+    fn set_limits(&self, _: Vec<LimitWrite>) -> Reply<'_, Vec<Option<Limit>>> {
+        reply(vec![])
+    }
+    fn limits(&self, _: Option<Subject>, _: usize, _: NodeId) -> Reply<'_, Vec<LimitUse>> {
+        reply(vec![])
+    }
+    fn limit_use(&self, _: Subject, _: NodeId) -> Reply<'_, LimitUse> {
+        let error = StoreError::new(StoreErrorKind::Closed, "this store has no limits");
+        Box::pin(std::future::ready(Err(error)))
+    }
     fn queues(&self) -> Reply<'_, Vec<Queue>> {
         reply(vec![])
     }
@@ -134,10 +144,10 @@ impl Store for Nothing {
     fn prunable(&self, _: Vec<(State, Timestamp)>, _: usize) -> Reply<'_, Matching> {
         reply(Matching::default())
     }
-    fn why(&self, _: JobId, _: Arc<[String]>) -> Reply<'_, Option<JobWhy>> {
+    fn why(&self, _: JobId, _: Asker) -> Reply<'_, Option<JobWhy>> {
         reply(None)
     }
-    fn why_queue(&self, _: String, _: Arc<[String]>) -> Reply<'_, Option<QueueWhy>> {
+    fn why_queue(&self, _: String, _: Asker) -> Reply<'_, Option<QueueWhy>> {
         reply(None)
     }
     fn check(&self) -> Reply<'_, Vec<String>> {

@@ -28,6 +28,7 @@ mod enqueue_error;
 mod handlers;
 mod health;
 pub mod journal;
+mod limits;
 mod local_queue;
 mod metrics;
 mod node;
@@ -45,13 +46,14 @@ mod why;
 
 pub use ax_model as model;
 pub use ax_model::limits::Limits;
+pub use ax_model::permits::{Limit, LimitChange, LimitWrite, Scope, Subject};
 pub use ax_model::store::{
     Applied, AtRest, Counts, Cursor, Enqueued, Filter, HistoryEntry, Page, Queue, QueueChange, Store, StoreError,
     StoreErrorKind,
 };
 pub use ax_model::{
-    Cause, Clock, ErrorInfo, Invalid, Job, JobId, JobRequest, NodeId, OnCrash, Progress, Refusal, State, TaskSpec,
-    Timestamp, Token,
+    Cause, Clock, ErrorInfo, Invalid, Job, JobId, JobRequest, NodeId, OnCrash, Progress, Rate, Refusal, State,
+    TaskSpec, Timestamp, Token,
 };
 
 pub use bulk::{BulkAct, BulkReply};

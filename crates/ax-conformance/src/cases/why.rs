@@ -171,3 +171,27 @@ pub(super) fn why_and_claim_agree_on_mixed_stores(h: &mut Harness) {
         }
     }
 }
+
+pub(super) fn each_limit_is_a_gate_of_its_own(h: &mut Harness) {
+    let keyed = || JobRequest { concurrency_key: Some("k".to_owned()), ..job("q") };
+    let ids = h.add_all(vec![keyed(), keyed(), job("q"), job("q")]);
+    let attempt = h.take(TASK).attempt;
+    assert_eq!(shut(h, ids[1]), Some(Gate::Limit(Scope::Key)));
+    assert_eq!(why(h, ids[1], &[TASK]).limit(Scope::Key).expect("it has a key").holders[0].id, ids[0]);
+    assert_eq!((shut(h, ids[2]), why(h, ids[2], &[TASK]).ahead), (None, 0), "who can't be taken is not ahead");
+    assert_eq!(why(h, ids[3], &[TASK]).ahead, 1);
+    h.limit_of(Scope::Task, TASK, Some(1));
+    assert_eq!(shut(h, ids[2]), Some(Gate::Limit(Scope::Task)));
+    let of_queue = done(h.store().why_queue("q".to_owned(), h.asker(&[TASK]))).expect("is there");
+    assert_eq!(of_queue.limits.iter().map(|used| used.places()).collect::<Vec<_>>(), [u64::MAX, 0]);
+    h.limit_of(Scope::Task, TASK, None);
+    h.rate_of(Scope::Queue, "q", "1/min");
+    let begun = h.now();
+    assert_eq!(h.claim_ids(&[TASK], 9), ids[2..3]);
+    let waits = why(h, ids[3], &[TASK]);
+    let opens_at = waits.limit(Scope::Queue).expect("always").opens_at;
+    assert_eq!((waits.shut(), opens_at), (Some(Gate::Rate(Scope::Queue)), Some(begun.plus_ms(60_000))));
+    h.succeed(attempt);
+    h.clock.advance(60_000);
+    assert_eq!((shut(h, ids[1]), shut(h, ids[3])), (None, None));
+}

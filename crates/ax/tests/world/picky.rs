@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ax::model::gates::{JobWhy, QueueWhy};
+use ax::model::gates::{Asker, JobWhy, LimitUse, QueueWhy};
 use ax::model::new_job::NewJob;
 use ax::model::store::{
     Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, EnqueueRefusal, LaneStats, Matching, Pruned, Recovered,
@@ -10,8 +10,8 @@ use ax::model::store::{
 };
 use ax::model::{Event, Progress};
 use ax::{
-    Counts, Cursor, Enqueued, Filter, HistoryEntry, Job, JobId, NodeId, Page, Queue, QueueChange, Refusal, State,
-    Store, StoreError, StoreErrorKind, TaskSpec, Timestamp,
+    Counts, Cursor, Enqueued, Filter, HistoryEntry, Job, JobId, Limit, LimitWrite, NodeId, Page, Queue, QueueChange,
+    Refusal, State, Store, StoreError, StoreErrorKind, Subject, TaskSpec, Timestamp,
 };
 
 /// Refuses batches in which an attempt succeeds with `"poison"`.
@@ -49,6 +49,9 @@ impl Store for Picky {
         put_tasks(tasks: Vec<TaskSpec>) -> ();
         tasks() -> Vec<TaskSpec>;
         set_queue(change: QueueChange) -> Queue;
+        set_limits(writes: Vec<LimitWrite>) -> Vec<Option<Limit>>;
+        limits(after: Option<Subject>, limit: usize, node: NodeId) -> Vec<LimitUse>;
+        limit_use(subject: Subject, node: NodeId) -> LimitUse;
         queues() -> Vec<Queue>;
         prune(cutoffs: Vec<(State, Timestamp)>, limit: usize) -> Pruned;
         prunable(cutoffs: Vec<(State, Timestamp)>, cap: usize) -> Matching;
@@ -60,8 +63,8 @@ impl Store for Picky {
         matching(filter: Filter, cap: usize) -> Matching;
         counts() -> Counts;
         lanes() -> Vec<LaneStats>;
-        why(id: JobId, offers: Arc<[String]>) -> Option<JobWhy>;
-        why_queue(name: String, offers: Arc<[String]>) -> Option<QueueWhy>;
+        why(id: JobId, asker: Asker) -> Option<JobWhy>;
+        why_queue(name: String, asker: Asker) -> Option<QueueWhy>;
         check() -> Vec<String>;
     }
 }
