@@ -70,6 +70,6 @@ pub use open::{Held, OpenError, StoreCopy, look_through, vacuum};
 pub use options::{FailPoint, Options, Retention};
 pub use runner::{Attempt, Outcome, Runner, Stop, StopReason, Stopper};
 pub use shutdown::StopReport;
-pub use status::{RunningNow, Status};
+pub use status::{LIMITS_LOOKED_AT, RunningNow, Status};
 pub use task_error::TaskError;
 pub use why::{NodeWhy, WhyJob, WhyQueue};

@@ -72,6 +72,9 @@ pub(super) struct Enqueue {
     /// What to do when the key has a job that waits
     #[arg(long, value_parser = ["keep", "replace", "reschedule"])]
     if_exists: Option<String>,
+    /// What it shares a limit with: jobs with the same key run one at a time, or as `rea limit` says
+    #[arg(long, value_name = "KEY")]
+    concurrency_key: Option<String>,
     /// A label to find the job by; may be repeated
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
@@ -134,6 +137,7 @@ impl Enqueue {
             ("start_before", &self.start_before),
             ("on_crash", &self.on_crash),
             ("key", &self.key),
+            ("concurrency_key", &self.concurrency_key),
             ("if_exists", &self.if_exists),
             ("trace_id", &self.trace_id),
         ] {

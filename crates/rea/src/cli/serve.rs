@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ax::model::State;
-use ax::{Engine, Journal, OpenError, StopReport};
+use ax::{Client, Engine, Journal, LimitWrite, OpenError, StopReport};
 use clap::Args;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -105,7 +105,7 @@ async fn serve(settings: settings::Serve, given: Given, logs: Logs, http: &Handl
             return Err(failure);
         }
     };
-    let reloader = server.reloader(given);
+    let reloader = server.reloader(&engine, given);
     let mut reloads = JoinSet::new();
     reloads.extend(stop.reload.take().map(|hangup| reloader.clone().at(hangup)));
     if settings.reload {
@@ -202,6 +202,7 @@ pub(super) async fn start(
     let trouble = |e: ax::StoreError| Failure::new(Exit::Unreachable, e.to_string());
     engine.announce(&url).map_err(trouble)?;
     let pool = pool(settings, &url).await?;
+    declare_limits(&engine.client(), settings.limits.clone()).await?;
     engine.start(Arc::clone(&pool) as _).await.map_err(trouble)?;
     shared.set_ready(None);
     overview(settings, engine, &url).await;
@@ -215,8 +216,8 @@ impl Server {
     }
 
     /// What loads the code again; from now on also when a client asks for it.
-    fn reloader(&self, given: Given) -> Reloader {
-        let reloader = Reloader::new(Arc::clone(&self.pool), given);
+    fn reloader(&self, engine: &Engine, given: Given) -> Reloader {
+        let reloader = Reloader::new(engine.client(), Arc::clone(&self.pool), given);
         let asked = reloader.clone();
         self.shared.set_reload(Box::new(move || Box::pin(asked.clone().reload("asked"))));
         reloader
@@ -256,6 +257,15 @@ impl Server {
         let _ = self.listening.await;
         engine.close().await;
     }
+}
+
+/// Sets the limits of the file of settings that have changed there since they were last set from it.
+pub(super) async fn declare_limits(client: &Client, limits: Vec<LimitWrite>) -> Result<(), Failure> {
+    if limits.is_empty() {
+        return Ok(());
+    }
+    let set = client.set_limits(limits).await.map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?;
+    set.map(|_| ()).map_err(|invalid| Failure::new(Exit::Usage, invalid.to_string()))
 }
 
 /// A socket of the runtime that will serve it.

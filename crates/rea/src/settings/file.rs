@@ -5,13 +5,14 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use ax::LimitWrite;
 use ax::model::catalogue::nearest;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::place::{Place, Table};
 use super::value::{Kind, Value};
-use super::{BadSetting, Key, bad, tasks};
+use super::{BadSetting, Key, bad, limits, tasks};
 use crate::workers::Command;
 
 /// The file that is looked for in the working directory.
@@ -30,6 +31,8 @@ pub(super) struct File {
     pub(super) values: Vec<(Key, Value, usize)>,
     /// The tasks that it declares.
     pub(super) commands: Vec<Command>,
+    /// The limits that it declares.
+    pub(super) limits: Vec<LimitWrite>,
 }
 
 impl File {
@@ -79,10 +82,14 @@ impl File {
         };
         let mut values = Vec::new();
         let mut commands = Vec::new();
+        let mut declared = Vec::new();
         let top = Table { name: "", table: parsed.get_ref(), place };
         for (name, value) in top.entries() {
             match value.get_ref() {
                 DeValue::Table(table) if name.get_ref() == tasks::SECTION => commands = tasks::read(table, place)?,
+                DeValue::Table(table) if let Some(scope) = limits::scope(name.get_ref()) => {
+                    declared.extend(limits::read(name.get_ref(), scope, table, place)?);
+                }
                 DeValue::Table(table) if is_section(name.get_ref()) => {
                     let section = Table { name: name.get_ref(), table, place };
                     for (key, value) in section.entries() {
@@ -92,7 +99,7 @@ impl File {
                 _ => values.push(top.setting(name, value)?),
             }
         }
-        Ok(File { path, values, commands })
+        Ok(File { path, values, commands, limits: declared })
     }
 }
 
@@ -142,7 +149,7 @@ impl Table<'_> {
                 let mut sections: Vec<&str> = names().filter_map(|name| name.split_once('.')).map(|(s, _)| s).collect();
                 sections.dedup();
                 format!(
-                    "there are db, url, token_file, and the tables [{}], [tasks.NAME]; all settings: rea config show",
+                    "there are db, url, token_file, and the tables [{}], [tasks.NAME], [queues.NAME], [keys.NAME]; all settings: rea config show",
                     sections.join("], [")
                 )
             }

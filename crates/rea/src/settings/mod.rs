@@ -5,6 +5,7 @@
 
 mod file;
 mod flags;
+mod limits;
 mod place;
 mod plain;
 mod resolve;

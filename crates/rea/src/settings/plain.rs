@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ax::model::{Defaults, OnCrash, Policy, priority::Ageing};
-use ax::{Limits, Options, Retention};
+use ax::{LimitWrite, Limits, Options, Retention};
 
 use super::resolve::{Origin, Resolved};
 use super::table::is_file;
@@ -123,6 +123,8 @@ pub struct Serve {
     pub redact: Redact,
     /// Tasks that are programs.
     pub commands: Vec<Command>,
+    /// Limits of queues and keys that the file declares.
+    pub limits: Vec<LimitWrite>,
 }
 
 /// Checks everything that can be checked without opening the store.
@@ -182,6 +184,7 @@ pub(super) fn of(all: &Resolved) -> Result<Serve, BadSetting> {
         file: all.file.clone(),
         redact: Redact::new(&all.list(Key::Redact)),
         commands: all.commands.clone(),
+        limits: all.limits.clone(),
     })
 }
 

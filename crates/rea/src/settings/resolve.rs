@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use ax::LimitWrite;
+
 use super::file::{self, File};
 use super::table::WORDS;
 use super::value::{Kind, Value};
@@ -47,6 +49,8 @@ pub struct Resolved {
     pub file: Option<PathBuf>,
     /// The tasks that it declares.
     pub(super) commands: Vec<Command>,
+    /// The limits that it declares.
+    pub(super) limits: Vec<LimitWrite>,
 }
 
 impl Resolved {
@@ -80,7 +84,8 @@ impl Resolved {
             values.push((default, Origin::Default));
         }
         let path = file.as_ref().map(|file| file.path.clone());
-        let (set, commands) = file.map_or_else(Default::default, |file| (file.values, file.commands));
+        let (set, commands, limits) =
+            file.map_or_else(Default::default, |file| (file.values, file.commands, file.limits));
         for (key, value, line) in set {
             values[key as usize] = (value, Origin::File { path: path.clone().unwrap_or_default(), line });
         }
@@ -101,7 +106,7 @@ impl Resolved {
             };
             values[*key as usize] = (value.clone(), Origin::Flag(flag));
         }
-        Ok(Resolved { values, file: path, commands })
+        Ok(Resolved { values, file: path, commands, limits })
     }
 
     /// Its value and where that came from.

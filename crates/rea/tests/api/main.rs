@@ -7,6 +7,7 @@ mod enqueue;
 mod events;
 mod guard;
 mod job;
+mod limits;
 mod listen;
 mod listing;
 mod metrics;
