@@ -15,9 +15,7 @@ use ax_model::store::{
     HistoryEntry, LaneStats, Matching, Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError,
     StoreErrorKind,
 };
-use ax_model::{
-    Chance, JobId, Limit, NewJob, NodeId, Progress, Refusal, State, Subject, TaskSpec, Timestamp,
-};
+use ax_model::{Chance, JobId, Limit, NewJob, NodeId, Progress, Refusal, State, Subject, TaskSpec, Timestamp};
 
 use crate::clock::lock;
 

@@ -300,7 +300,8 @@ impl Harness {
 
     /// Sets how many jobs of a task or key may be active.
     pub fn limit_of(&mut self, scope: Scope, name: &str, concurrency: Option<u32>) {
-        let change = LimitChange { concurrency: Some(concurrency), ..LimitChange::of(ax_model::Subject::new(scope, name)) };
+        let change =
+            LimitChange { concurrency: Some(concurrency), ..LimitChange::of(ax_model::Subject::new(scope, name)) };
         self.set_limits(vec![LimitWrite::Change(change)]);
     }
 

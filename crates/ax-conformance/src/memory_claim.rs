@@ -23,7 +23,13 @@ pub(crate) struct Turns {
 type Runs = BTreeMap<(String, u8), BTreeSet<(Timestamp, i64)>>;
 
 impl Model {
-    pub(crate) fn claim(&mut self, ask: &ClaimRequest, turns: &mut Turns, age: &Ageing, now: Timestamp) -> Vec<Claimed> {
+    pub(crate) fn claim(
+        &mut self,
+        ask: &ClaimRequest,
+        turns: &mut Turns,
+        age: &Ageing,
+        now: Timestamp,
+    ) -> Vec<Claimed> {
         self.set_back(now);
         let mut runs = self.due(ask, now);
         let mut room = Room::new(ask.node, now);

@@ -35,7 +35,8 @@ impl Model {
     pub(crate) fn set_limit(&mut self, write: &LimitWrite, now: Timestamp) -> Option<Limit> {
         let subject = write.subject().clone();
         let old = self.limits.kept.get(&subject).cloned();
-        let decided = write.decide(old.as_ref().map(|k| k.limit), self.limits.declared.get(&subject).map(String::as_str));
+        let decided =
+            write.decide(old.as_ref().map(|k| k.limit), self.limits.declared.get(&subject).map(String::as_str));
         if let LimitWrite::Declare { text, .. } = write {
             self.limits.declared.insert(subject.clone(), text.clone());
         }

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ax_model::gates::switched;
-use ax_model::permits::{LimitChange, LimitWrite};
 use ax_model::job::Job;
 use ax_model::lifecycle::Fence;
 use ax_model::new_job::IfExists;
+use ax_model::permits::{LimitChange, LimitWrite};
 use ax_model::store::{
     Act, Applied, AttemptRef, DayTotals, EnqueueRefusal, Enqueued, HistoryEntry, Pruned, Queue, QueueChange, Recovered,
     Target,

@@ -25,7 +25,11 @@ impl Pair {
             concurrency: self.choose(&[None, Some(None), Some(Some(1)), Some(Some(2)), Some(Some(4))]),
             per_node: self.choose(&[None, None, Some(None), Some(Some(1)), Some(Some(2))]),
             rate: if subject.name == EVERY_KEY { None } else { self.choose(&rates) },
-            fair: if subject.scope == Scope::Queue { self.choose(&[None, Some(true), Some(true), Some(false)]) } else { None },
+            fair: if subject.scope == Scope::Queue {
+                self.choose(&[None, Some(true), Some(true), Some(false)])
+            } else {
+                None
+            },
             subject,
         };
         match self.below(4) {

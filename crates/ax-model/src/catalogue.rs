@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::job::OnCrash;
-use crate::permits::{Limit, LimitChange, LimitWrite, Scope, Subject};
+use crate::permits::{Limit, LimitChange, LimitWrite, MAX_CONCURRENCY, Scope, Subject};
 use crate::rate::Rate;
 
 /// One task as its worker declared it. A field that is `None` means the product's default.
@@ -42,7 +42,7 @@ pub struct TaskSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency_key: Option<String>,
     /// Most of its jobs at a time; declares the task's limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "from_1")]
     pub concurrency: Option<u32>,
     /// How often its jobs may start, such as `10/min`; declares the task's limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,6 +69,16 @@ impl TaskSpec {
 /// Tells a field that is `null` from one that is absent.
 fn some<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<Option<u64>>, D::Error> {
     Option::<u64>::deserialize(d).map(Some)
+}
+
+/// A task of which nothing may run is none.
+fn from_1<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
+    match Option::<u32>::deserialize(d)? {
+        Some(n) if !(1..=MAX_CONCURRENCY).contains(&n) => {
+            Err(serde::de::Error::custom(format!("concurrency is a number from 1 to {MAX_CONCURRENCY}")))
+        }
+        n => Ok(n),
+    }
 }
 
 mod on_crash_word {
@@ -163,6 +173,9 @@ mod tests {
         assert_eq!(task(None, None).declared_limit().decide(Some(limit), None), None, "set by a person");
         let text = serde_json::to_string(&task(Some(2), ten)).unwrap();
         assert_eq!(serde_json::from_str::<TaskSpec>(&text).unwrap(), task(Some(2), ten));
+        for wrong in [r#"{"name":"t","concurrency":0}"#, r#"{"name":"t","rate":"10"}"#] {
+            assert!(serde_json::from_str::<TaskSpec>(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

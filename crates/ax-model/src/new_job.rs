@@ -258,8 +258,9 @@ fn filled(pattern: &str, args: &str, kwargs: &str) -> Result<String, Invalid> {
     let args: Vec<serde_json::Value> = serde_json::from_str(args).map_err(|e| read("args", e))?;
     let kwargs: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(kwargs).map_err(|e| read("kwargs", e))?;
-    word.fill(&args, &kwargs)
-        .map_err(|missing| wrong(format!("of the task is \"{pattern}\": it takes {missing}, which the job does not give")))
+    word.fill(&args, &kwargs).map_err(|missing| {
+        wrong(format!("of the task is \"{pattern}\": it takes {missing}, which the job does not give"))
+    })
 }
 
 fn due(run_at: Option<Timestamp>, delay_ms: Option<u64>, now: Timestamp) -> Result<Timestamp, Invalid> {

@@ -153,7 +153,8 @@ impl LimitChange {
             }
         }
         if self.subject.scope == Scope::Key && self.subject.name == EVERY_KEY && self.rate.flatten().is_some() {
-            let problem = "each key has starts of its own to count: set the rate of a key, a task or a queue".to_owned();
+            let problem =
+                "each key has starts of its own to count: set the rate of a key, a task or a queue".to_owned();
             return Err(Invalid { field: "rate", problem });
         }
         if self.subject.scope != Scope::Queue && self.fair == Some(true) {

@@ -128,7 +128,8 @@ impl Picker {
                 .min()
                 .map(|(.., i)| i)
         };
-        let first = || live().min_by_key(|(_, h)| h.rank(ageing, now)).map(|(index, _)| Picked { index, overdue: false });
+        let first =
+            || live().min_by_key(|(_, h)| h.rank(ageing, now)).map(|(index, _)| Picked { index, overdue: false });
         let aged = turn_of_the_aged.then(most_overdue).flatten();
         let picked = aged.map(|index| Picked { index, overdue: true }).or_else(first);
         if picked.is_some() {

@@ -18,9 +18,21 @@ fn rates_are_read_and_written() {
         assert_eq!((rate, rate.to_string().as_str()), (Rate { starts, window_ms }, written));
         assert_eq!(Rate::parse(&rate.to_string()), Ok(rate));
     }
-    for bad in
-        ["", "10", "/min", "0/min", "-1/min", "10/", "10/0s", "10/500ms", "10/ms", "x/min", "1/367d", "2000000/s", "1/ye"]
-    {
+    for bad in [
+        "",
+        "10",
+        "/min",
+        "0/min",
+        "-1/min",
+        "10/",
+        "10/0s",
+        "10/500ms",
+        "10/ms",
+        "x/min",
+        "1/367d",
+        "2000000/s",
+        "1/ye",
+    ] {
         assert!(Rate::parse(bad).is_err(), "{bad}");
     }
 }

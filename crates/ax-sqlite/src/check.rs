@@ -19,7 +19,8 @@ pub(crate) fn check(conn: &Connection) -> rusqlite::Result<Vec<String>> {
         }
     }
     let mut real: BTreeMap<(i64, i64), i64> = BTreeMap::new();
-    let mut statement = conn.prepare(concat!("SELECT ", standing_columns!(), ", claim_at, concurrency_key FROM jobs"))?;
+    let mut statement =
+        conn.prepare(concat!("SELECT ", standing_columns!(), ", claim_at, concurrency_key FROM jobs"))?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let s = standing(row)?;
@@ -67,7 +68,10 @@ pub(crate) fn check(conn: &Connection) -> rusqlite::Result<Vec<String>> {
             "SELECT count(*) FROM attempts JOIN jobs USING (seq) WHERE attempts.attempt > jobs.attempt + 1",
             "attempts that their jobs have not had",
         ),
-        ("SELECT count(*) FROM limits WHERE (rate IS NULL) <> (starts IS NULL)", "limits whose rate has no log, or that have one without a rate"),
+        (
+            "SELECT count(*) FROM limits WHERE (rate IS NULL) <> (starts IS NULL)",
+            "limits whose rate has no log, or that have one without a rate",
+        ),
         ("SELECT count(*) FROM jobs WHERE lane NOT IN (SELECT lane FROM lanes)", "jobs in lanes that are gone"),
     ] {
         let n: i64 = conn.query_row(sql, [], |r| r.get(0))?;

@@ -172,8 +172,10 @@ macro_rules! of_both_claim_indexes {
 }
 pub(crate) use of_both_claim_indexes;
 
-const COUNT_DUE: [&str; 2] =
-    of_both_claim_indexes!("SELECT count(*) FROM (SELECT 1", "AND lane = ?1 AND priority = ?2 AND claim_at <= ?3 LIMIT ?4)");
+const COUNT_DUE: [&str; 2] = of_both_claim_indexes!(
+    "SELECT count(*) FROM (SELECT 1",
+    "AND lane = ?1 AND priority = ?2 AND claim_at <= ?3 LIMIT ?4)"
+);
 const FIRST_AFTER: [&str; 2] =
     of_both_claim_indexes!("SELECT min(claim_at)", "AND lane = ?1 AND priority = ?2 AND claim_at > ?3");
 

@@ -115,7 +115,8 @@ impl Ledger {
     }
 
     fn change_log(&mut self, whose: &Whose, change: impl FnOnce(&mut Starts, ax_model::Rate) -> bool) {
-        if let Some(Rule { limit: Limit { rate: Some(rate), .. }, starts: Some(starts), .. }) = self.rules.get_mut(whose)
+        if let Some(Rule { limit: Limit { rate: Some(rate), .. }, starts: Some(starts), .. }) =
+            self.rules.get_mut(whose)
             && change(starts, *rate)
             && !self.changed.contains(whose)
         {
@@ -152,8 +153,11 @@ impl Ledger {
     pub(crate) fn flush(&mut self, conn: &Connection) -> rusqlite::Result<()> {
         for whose in std::mem::take(&mut self.changed) {
             let Some(Rule { subject, starts, .. }) = self.rules.get(&whose) else { continue };
-            conn.prepare_cached("UPDATE limits SET starts = ?3 WHERE scope = ?1 AND name = ?2")?
-                .execute(params![subject.scope.code(), subject.name, crate::limits::starts_text(starts.as_ref())])?;
+            conn.prepare_cached("UPDATE limits SET starts = ?3 WHERE scope = ?1 AND name = ?2")?.execute(params![
+                subject.scope.code(),
+                subject.name,
+                crate::limits::starts_text(starts.as_ref())
+            ])?;
         }
         Ok(())
     }

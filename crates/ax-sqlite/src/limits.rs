@@ -151,7 +151,8 @@ fn used(conn: &Connection, rule: Rule, node: NodeId, now: Timestamp) -> rusqlite
     let Rule { subject, limit, starts } = rule;
     let starts = starts.unwrap_or_default();
     let sources = sources(conn, &subject)?;
-    let sum = |node: Option<NodeId>| sources.iter().map(|source| source.active(conn, node)).sum::<rusqlite::Result<u64>>();
+    let sum =
+        |node: Option<NodeId>| sources.iter().map(|source| source.active(conn, node)).sum::<rusqlite::Result<u64>>();
     Ok(LimitUse {
         active: sum(None)?,
         on_node: limit.per_node.map_or(Ok(0), |_| sum(Some(node)))?,
@@ -181,10 +182,9 @@ impl Source {
             }
         };
         let n = match self {
-            Source::Lane(lane) => count(
-                "SELECT count(*) FROM jobs INDEXED BY jobs_active WHERE lane = ?1 AND token IS NOT NULL",
-                lane,
-            ),
+            Source::Lane(lane) => {
+                count("SELECT count(*) FROM jobs INDEXED BY jobs_active WHERE lane = ?1 AND token IS NOT NULL", lane)
+            }
             Source::Key(key) => count(
                 "SELECT count(*) FROM jobs INDEXED BY jobs_key_active
                  WHERE ckey = ?1 AND token IS NOT NULL AND ckey IS NOT NULL",

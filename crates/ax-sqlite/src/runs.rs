@@ -85,8 +85,7 @@ impl Runs {
             let plain = tx.memory.lanes.get(lane).maybe_due(tx.now);
             let plain = plain.map(|priority| (priority, Line::Plain { ahead: VecDeque::new(), more: true }));
             let keyed = tx.memory.strands.maybe_due(lane, tx.now).map(|priority| (priority, Line::Keyed));
-            let cell =
-                |(priority, line)| Cell { place: Place { lane, priority }, limits, line, heads: [None, None] };
+            let cell = |(priority, line)| Cell { place: Place { lane, priority }, limits, line, heads: [None, None] };
             all.cells.extend(plain.chain(keyed).map(cell));
         }
         all.chunk = if all.cells.len() == 1 { limit } else { CHUNK.min(limit) };
@@ -116,7 +115,10 @@ impl Runs {
     pub(crate) fn choose(&self, tx: &mut Tx<'_, '_>, run: usize, overdue: bool) -> Option<(usize, Entry)> {
         let run = &self.runs[run];
         let first = |slot: usize| {
-            run.cells.iter().filter_map(|cell| self.cells[*cell].heads[slot].map(|entry| (entry.due, *cell, entry))).min()
+            run.cells
+                .iter()
+                .filter_map(|cell| self.cells[*cell].heads[slot].map(|entry| (entry.due, *cell, entry)))
+                .min()
         };
         let (fresh, had) = (first(0), first(1));
         let chosen = match (&run.fair, fresh) {
@@ -220,12 +222,7 @@ impl Runs {
 }
 
 /// Reads due rows without a key; tells whether there may be more.
-fn read_ahead(
-    tx: &mut Tx<'_, '_>,
-    place: Place,
-    ahead: &mut VecDeque<Due>,
-    chunk: usize,
-) -> Result<bool, StoreError> {
+fn read_ahead(tx: &mut Tx<'_, '_>, place: Place, ahead: &mut VecDeque<Due>, chunk: usize) -> Result<bool, StoreError> {
     let lane = tx.memory.lanes.get(place.lane).id;
     let limit = i64::try_from(chunk).unwrap_or(i64::MAX);
     let values = params![lane, place.priority, tx.now.0, limit];

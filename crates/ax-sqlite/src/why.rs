@@ -77,7 +77,8 @@ pub(crate) fn queue(
         return Ok(None);
     }
     let limit_use = |subject: &Subject| limits::limit_use(conn, subject, asker.node, now);
-    let mut why = QueueWhy { now, queue, limits: vec![limit_use(&Subject::new(Scope::Queue, name))?], ..QueueWhy::default() };
+    let mut why =
+        QueueWhy { now, queue, limits: vec![limit_use(&Subject::new(Scope::Queue, name))?], ..QueueWhy::default() };
     let offers: HashSet<&str> = asker.offers.iter().map(String::as_str).collect();
     let mut unoffered: BTreeMap<String, u64> = BTreeMap::new();
     let mut lanes = waiting_lanes(conn)?;

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use ax::Scope;
 use ax::model::State as JobState;
 use ax::model::gates::LimitUse;
 use ax::model::store::LaneStats;
-use ax::Scope;
 use ax::{Action, BOUNDS_US, EngineMetrics, Queue, Times};
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
@@ -116,11 +116,19 @@ fn of_queues(page: &mut Page, lanes: &[LaneStats], queues: &[Queue]) {
 /// The first limits of queues and tasks. What keys are called is their users' affair.
 fn of_limits(page: &mut Page, limits: &[LimitUse]) {
     let limits = || limits.iter().filter(|used| used.subject.scope != Scope::Key);
-    page.family("rea_limit_active", Kind::Gauge, "Jobs under a limit that servers have; the first hundred limits of queues and tasks");
+    page.family(
+        "rea_limit_active",
+        Kind::Gauge,
+        "Jobs under a limit that servers have; the first hundred limits of queues and tasks",
+    );
     for used in limits() {
         page.sample(&[("scope", used.subject.scope.as_str()), ("name", &used.subject.name)], used.active);
     }
-    page.family("rea_limit_concurrency", Kind::Gauge, "How many jobs a limit allows at a time; those that name a number");
+    page.family(
+        "rea_limit_concurrency",
+        Kind::Gauge,
+        "How many jobs a limit allows at a time; those that name a number",
+    );
     for used in limits() {
         if let Some(most) = used.limit.concurrency {
             page.sample(&[("scope", used.subject.scope.as_str()), ("name", &used.subject.name)], most);

@@ -124,8 +124,16 @@ mod tests {
     #[test]
     fn slips_are_told_with_their_line_and_what_would_be_right() {
         for (text, problem, hint) in [
-            ("[queues.a]\nconcurency = 2", "rea.toml:2: there is no setting queues.a.concurency", "did you mean concurrency?"),
-            ("[queues.a]\nconcurrency = 0", "rea.toml:2: queues.a.concurrency = 0: must be a whole number", "concurrency = 2"),
+            (
+                "[queues.a]\nconcurency = 2",
+                "rea.toml:2: there is no setting queues.a.concurency",
+                "did you mean concurrency?",
+            ),
+            (
+                "[queues.a]\nconcurrency = 0",
+                "rea.toml:2: queues.a.concurrency = 0: must be a whole number",
+                "concurrency = 2",
+            ),
             ("[queues.a]\nrate = 10", "rea.toml:2: queues.a.rate = 10: must be a number of starts", "10/min"),
             ("[queues.a]\nrate = \"10\"", "such as 10/min", "10/min"),
             ("[keys.a]\nfair = true", "rea.toml:1: keys.a.fair: only in a queue", "docs/limits.md"),

@@ -283,7 +283,8 @@ fn rate(used: &LimitUse, now: Timestamp) -> Option<GateView> {
     let Some(at) = used.opens_at else {
         return Some(open(name, format!("{whose} may start {} more now, of {rate}", used.starts_left)));
     };
-    let gate = shut(name, format!("the rate of {whose}, {rate}: the next start is allowed in {}", span(now, at))).at(at);
+    let gate =
+        shut(name, format!("the rate of {whose}, {rate}: the next start is allowed in {}", span(now, at))).at(at);
     let (scope, name) = (used.subject.scope, shell_word(&used.subject.name));
     Some(gate.lift(format!("rea limit set {scope} {name} --rate RATE")))
 }

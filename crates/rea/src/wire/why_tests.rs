@@ -81,7 +81,8 @@ fn shut_everywhere() -> WhyJob {
         offers: Arc::from([]),
     };
     let aged_from = Timestamp(NOW.0 + 600_000_000);
-    let store = JobWhy { now: NOW, job: job(State::Failed), queue, limits: vec![limit], offered: false, ahead: 3, aged_from };
+    let store =
+        JobWhy { now: NOW, job: job(State::Failed), queue, limits: vec![limit], offered: false, ahead: 3, aged_from };
     WhyJob { store, node, here: true, local_ahead: None, nearest: vec!["m:g".to_owned()] }
 }
 
