@@ -7,13 +7,14 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ax_model::flow::FlowRetry;
 use ax_model::gates::{Asker, JobWhy, LimitUse, QueueWhy};
 use ax_model::job::Job;
 use ax_model::permits::LimitWrite;
 use ax_model::store::{
-    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter,
-    HistoryEntry, LaneStats, Matching, Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError,
-    StoreErrorKind,
+    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, Flow,
+    FlowFilter, FlowHead, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue,
+    QueueChange, Recovered, Reply, Store, StoreError, StoreErrorKind, Upstream,
 };
 use ax_model::{Chance, JobId, Limit, NewJob, NodeId, Progress, Refusal, State, Subject, TaskSpec, Timestamp};
 
@@ -24,6 +25,13 @@ use crate::clock::lock;
 #[expect(missing_docs, reason = "the names are those of the store's methods")]
 pub enum Call {
     Enqueue,
+    SubmitFlow,
+    RetryFlow,
+    CancelFlow,
+    Flow,
+    Flows,
+    Upstream,
+    MadeBy,
     Claim,
     Apply,
     NoteProgress,
@@ -155,6 +163,34 @@ impl Store for FaultyStore {
         self.through(Call::Enqueue, |store| store.enqueue(jobs))
     }
 
+    fn submit_flow(&self, flow: NewFlow, jobs: Vec<NewJob>) -> Reply<'_, Result<Vec<Enqueued>, EnqueueRefusal>> {
+        self.through(Call::SubmitFlow, |store| store.submit_flow(flow, jobs))
+    }
+
+    fn retry_flow(&self, id: JobId, retry: FlowRetry) -> Reply<'_, Result<FlowHead, FlowRefusal>> {
+        self.through(Call::RetryFlow, move |store| store.retry_flow(id, retry))
+    }
+
+    fn cancel_flow(&self, id: JobId) -> Reply<'_, Result<Vec<Applied>, FlowRefusal>> {
+        self.through(Call::CancelFlow, move |store| store.cancel_flow(id))
+    }
+
+    fn flow(&self, id: JobId) -> Reply<'_, Option<Flow>> {
+        self.through(Call::Flow, move |store| store.flow(id))
+    }
+
+    fn flows(&self, filter: FlowFilter, after: Option<Cursor>, limit: usize) -> Reply<'_, FlowPage> {
+        self.through(Call::Flows, move |store| store.flows(filter, after, limit))
+    }
+
+    fn upstream(&self, id: JobId, limit: usize) -> Reply<'_, Vec<Upstream>> {
+        self.through(Call::Upstream, move |store| store.upstream(id, limit))
+    }
+
+    fn made_by(&self, job: JobId, map: JobId) -> Reply<'_, Vec<JobId>> {
+        self.through(Call::MadeBy, move |store| store.made_by(job, map))
+    }
+
     fn claim(&self, request: ClaimRequest) -> Reply<'_, Vec<Claimed>> {
         self.through(Call::Claim, |store| store.claim(request))
     }
@@ -171,7 +207,7 @@ impl Store for FaultyStore {
         self.through(Call::Recover, move |store| store.recover(keep, limit))
     }
 
-    fn expire(&self, limit: usize) -> Reply<'_, Vec<JobId>> {
+    fn expire(&self, limit: usize) -> Reply<'_, Vec<Applied>> {
         self.through(Call::Expire, move |store| store.expire(limit))
     }
 

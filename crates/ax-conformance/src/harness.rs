@@ -189,6 +189,7 @@ impl Harness {
                 }
                 match change.note {
                     Note::Keep => {}
+                    Note::Clear => (expected.result, expected.last_error) = (None, None),
                     Note::Result(result) => (expected.result, expected.last_error) = (Some(result), None),
                     Note::Error(error) => expected.last_error = Some(error),
                 }
@@ -197,7 +198,9 @@ impl Harness {
                 let more = attempts(&self.history(id)) - attempts(&past);
                 assert_eq!(more, usize::from(change.ended.is_some()), "history rows of {event:?}");
             }
-            (Ok(_), Err(Refusal::KeyHeld(_))) => assert_eq!(after, before, "refused, yet changed by {event:?}"),
+            (Ok(_), Err(Refusal::KeyHeld(_) | Refusal::Upstream(_))) => {
+                assert_eq!(after, before, "refused, yet changed by {event:?}")
+            }
             (Err(expected), Err(refusal)) => {
                 assert_eq!(*refusal, expected, "the refusal of {event:?}");
                 assert_eq!(after, before, "refused, yet changed by {event:?}");

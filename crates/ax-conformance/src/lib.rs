@@ -11,6 +11,7 @@ pub mod faulty_store;
 pub mod harness;
 pub mod history;
 mod memory_claim;
+mod memory_flow;
 mod memory_limits;
 mod memory_model;
 mod memory_read;

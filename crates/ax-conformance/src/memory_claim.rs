@@ -14,7 +14,7 @@ use crate::memory_model::Model;
 
 /// What of the order of claims is only remembered while the store is open.
 #[derive(Default)]
-pub(crate) struct Turns {
+pub(crate) struct ClaimOrder {
     picker: Picker,
     pub(crate) rounds: Rounds<String>,
 }
@@ -26,7 +26,7 @@ impl Model {
     pub(crate) fn claim(
         &mut self,
         ask: &ClaimRequest,
-        turns: &mut Turns,
+        order: &mut ClaimOrder,
         age: &Ageing,
         now: Timestamp,
     ) -> Vec<Claimed> {
@@ -42,11 +42,11 @@ impl Model {
                 Some(Head { priority: run.1, due, seq })
             };
             let heads: Vec<Option<Head>> = names.iter().map(&mut head).collect();
-            let Some(picked) = turns.picker.pick(&heads, age, now) else { break };
+            let Some(picked) = order.picker.pick(&heads, age, now) else { break };
             let run = &names[picked.index];
             let longest_due = heads[picked.index].expect("a picked run has a head").seq;
             let seq = match self.is_fair(&run.0) {
-                true => self.turn(&mut turns.rounds, run, self.open(&runs[run], &mut room), picked.overdue),
+                true => self.turn(&mut order.rounds, run, self.open(&runs[run], &mut room), picked.overdue),
                 false => longest_due,
             };
             room.take(&self.rows[&seq].job.spec);
@@ -102,7 +102,8 @@ impl Model {
     }
 
     fn claimed(&self, seq: i64) -> Claimed {
-        let job = &self.rows[&seq].job;
+        let row = &self.rows[&seq];
+        let job = &row.job;
         let (spec, life) = (&job.spec, &job.life);
         let token = life.lease.expect("just claimed").token;
         Claimed {
@@ -123,6 +124,7 @@ impl Model {
             trace_id: spec.trace_id.clone(),
             root_id: spec.root_id,
             key: spec.key.clone(),
+            fills: row.fills,
         }
     }
 }

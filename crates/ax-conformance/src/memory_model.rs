@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use ax_model::FlowState;
 use ax_model::gates::switched;
 use ax_model::job::Job;
 use ax_model::lifecycle::Fence;
-use ax_model::new_job::IfExists;
+use ax_model::new_job::{IfExists, batch_cycle};
 use ax_model::permits::{LimitChange, LimitWrite};
 use ax_model::store::{
-    Act, Applied, AttemptRef, DayTotals, EnqueueRefusal, Enqueued, HistoryEntry, Pruned, Queue, QueueChange, Recovered,
-    Target,
+    Act, Applied, AttemptRef, DayTotals, EnqueueRefusal, Enqueued, FlowHead, HistoryEntry, Pruned, Queue, QueueChange,
+    Recovered, Target,
 };
 use ax_model::unique::content_digest;
 use ax_model::{
@@ -17,6 +18,7 @@ use ax_model::{
     decide, lifecycle::Note, rate,
 };
 
+use crate::memory_flow::{Drawn, Turned, Turns};
 use crate::memory_limits::Limits;
 
 /// A job and its past.
@@ -25,6 +27,8 @@ pub(crate) struct Row {
     pub(crate) job: Job,
     /// Present exactly when the job has a key.
     digest: Option<[u8; 16]>,
+    /// Its arguments have places for results.
+    pub(crate) fills: bool,
     pub(crate) history: Vec<HistoryEntry>,
 }
 
@@ -44,6 +48,12 @@ pub(crate) struct Model {
     pub(crate) totals: DayTotals,
     /// (queue, task) → its sums of all time; every pair that has ever had a job.
     pub(crate) lanes: BTreeMap<(String, String), DayTotals>,
+    /// (parent, child) → what the edge between them has come to.
+    pub(crate) edges: BTreeMap<(i64, i64), Drawn>,
+    pub(crate) flows: BTreeMap<JobId, FlowHead>,
+    /// Ends and new lives that others have still to learn of; empty between requests.
+    pub(crate) turned: Turns,
+    pub(crate) last_flow: i64,
     last_seq: i64,
 }
 
@@ -54,6 +64,16 @@ fn in_window(spec: &Spec, now: Timestamp) -> bool {
 
 fn lane_of(spec: &Spec) -> (String, String) {
     (spec.queue.clone(), spec.task.clone())
+}
+
+/// The state of a job whose cut-off a flow in this state has.
+fn as_job_state(state: FlowState) -> State {
+    match state {
+        FlowState::Running => State::Running,
+        FlowState::Success => State::Success,
+        FlowState::Dead => State::Dead,
+        FlowState::Cancelled => State::Cancelled,
+    }
 }
 
 impl Model {
@@ -69,12 +89,27 @@ impl Model {
 
     pub(crate) fn enqueue(&mut self, jobs: Vec<NewJob>, now: Timestamp) -> Result<Vec<Enqueued>, EnqueueRefusal> {
         // One job that is refused changes nothing, so only real batches need a copy to go back to.
-        let before = (jobs.len() > 1).then(|| self.clone());
-        let done = jobs.into_iter().enumerate().map(|(index, job)| self.enqueue_one(index, job, now)).collect();
-        if let (Result::<Vec<Enqueued>, EnqueueRefusal>::Err(_), Some(before)) = (&done, before) {
-            *self = before;
+        let before = (jobs.len() > 1 || !jobs.iter().all(NewJob::stands_alone)).then(|| self.clone());
+        let done = self.enqueue_all(jobs, now);
+        match (&done, before) {
+            (Ok(_), _) => drop(self.settle(now)),
+            (Err(_), Some(before)) => *self = before,
+            (Err(_), None) => {}
         }
         done
+    }
+
+    /// What it wrote is to be undone when it refuses, and to be settled when it does not.
+    pub(crate) fn enqueue_all(&mut self, jobs: Vec<NewJob>, now: Timestamp) -> Result<Vec<Enqueued>, EnqueueRefusal> {
+        if let Some(path) = batch_cycle(&jobs) {
+            return Err(EnqueueRefusal::Cycle(path));
+        }
+        let mut done = vec![];
+        for (index, job) in jobs.iter().enumerate() {
+            done.push(self.enqueue_one(index, job.clone(), now)?);
+        }
+        self.draw(&jobs, &done, now)?;
+        Ok(done)
     }
 
     fn enqueue_one(&mut self, index: usize, new: NewJob, now: Timestamp) -> Result<Enqueued, EnqueueRefusal> {
@@ -102,10 +137,15 @@ impl Model {
         }
         self.queues.entry(new.spec.queue.clone()).or_default();
         self.lanes.entry(lane_of(&new.spec)).or_default();
-        let life = Life::fresh(new.run_at, new.start_before, now);
+        let life = Life { blocked: !new.edges.is_empty(), ..Life::fresh(new.run_at, new.start_before, now) };
         self.by_state.entry(life.state).or_default().insert(seq);
-        let job = Job { seq, spec: new.spec, life, result: None, last_error: None, progress: None };
-        self.rows.insert(seq, Row { job, digest: new.digest, history: vec![] });
+        let place = new.place.filter(|place| self.flows.contains_key(&place.flow));
+        if let Some(head) = place.as_ref().and_then(|place| self.flows.get_mut(&place.flow)) {
+            head.counts.moved(None, life.state);
+            head.finished_at = None;
+        }
+        let job = Job { seq, spec: new.spec, life, result: None, last_error: None, progress: None, place };
+        self.rows.insert(seq, Row { job, digest: new.digest, fills: new.fills, history: vec![] });
         Ok(answer)
     }
 
@@ -147,9 +187,17 @@ impl Model {
             },
             Target::Job(id) => *self.ids.get(&id).ok_or(Refusal::NotFound)?,
         };
-        self.change(seq, &act.event, now, act.chance)?;
+        // Decided first, so that a refusal by state comes before one by edges.
         let job = &self.rows[&seq].job;
-        Ok(Applied { id: job.spec.id, life: job.life })
+        decide(&job.spec.policy, &job.life, &act.event, now, act.chance)?;
+        let waits = act.event == Event::RetryAsked && self.before_retry(seq)?;
+        self.change(seq, &act.event, now, act.chance)?;
+        if waits {
+            self.change(seq, &Event::Blocked, now, act.chance)?;
+        }
+        let job = &self.rows[&seq].job;
+        let (id, life) = (job.spec.id, job.life);
+        Ok(Applied { id, life, also: self.settle(now) })
     }
 
     /// The one place where a row's life changes.
@@ -165,11 +213,19 @@ impl Model {
         }
         self.sum(seq, event, &change, now);
         let row = self.rows.get_mut(&seq).expect("its life was just read");
+        let (from, to) = (row.job.life.state, change.life.state);
+        if from.is_final() != to.is_final() {
+            self.turned.push_back(Turned { seq, from, to });
+        }
         self.by_state.entry(row.job.life.state).or_default().remove(&seq);
         self.by_state.entry(change.life.state).or_default().insert(seq);
         row.job.life = change.life;
         let error = match &change.note {
             Note::Keep => None,
+            Note::Clear => {
+                (row.job.result, row.job.last_error) = (None, None);
+                None
+            }
             Note::Result(result) => {
                 (row.job.result, row.job.last_error) = (Some(result.clone()), None);
                 None
@@ -271,23 +327,26 @@ impl Model {
             let spec = &self.rows[&seq].job.spec;
             let cause = change.ended.expect("a lease ends with its attempt").cause;
             let (id, trace_id) = (spec.id, spec.trace_id.clone());
-            Recovered { id, trace_id, attempt: fence.attempt, cause, life: change.life }
+            let also = self.settle(now);
+            Recovered { id, trace_id, attempt: fence.attempt, cause, life: change.life, also }
         };
         gone.into_iter().map(end).collect()
     }
 
-    pub(crate) fn expire(&mut self, limit: usize, now: Timestamp) -> Vec<JobId> {
-        let late: Vec<i64> = self
+    pub(crate) fn expire(&mut self, limit: usize, now: Timestamp) -> Vec<Applied> {
+        let mut late: Vec<(Timestamp, i64)> = self
             .in_states(&[State::Pending, State::Failed])
-            .filter(|(_, row)| row.job.life.expires_at().is_some_and(|limit| limit <= now))
-            .map(|(seq, _)| seq)
-            .take(limit)
+            .filter_map(|(seq, row)| Some((row.job.life.expires_at()?, seq)))
+            .filter(|(limit, _)| *limit <= now)
             .collect();
-        let end = |seq: i64| {
-            self.change(seq, &Event::ExpiryDue, now, 0).expect("its expiry was just read");
-            self.rows[&seq].job.spec.id
+        late.sort_unstable();
+        late.truncate(limit);
+        let end = |(_, seq): (Timestamp, i64)| {
+            // An end before may have skipped it.
+            let life = self.change(seq, &Event::ExpiryDue, now, 0).ok()?.life;
+            Some(Applied { id: self.rows[&seq].job.spec.id, life, also: self.settle(now) })
         };
-        late.into_iter().map(end).collect()
+        late.into_iter().filter_map(end).collect()
     }
 
     /// Final jobs that ended before their state's cut-off and that no live key needs.
@@ -295,8 +354,16 @@ impl Model {
         let old = move |row: &Row| {
             let life = &row.job.life;
             let needed = row.job.spec.key.is_some() && in_window(&row.job.spec, now);
-            let past = |cutoff: Timestamp| life.finished_at.is_some_and(|at| at < cutoff);
-            life.state.is_final() && !needed && cutoffs.iter().any(|&(state, at)| state == life.state && past(at))
+            // Jobs of a flow are kept and go with it.
+            let (ended, as_state) = match row.job.place.as_ref().map(|place| &self.flows[&place.flow]) {
+                None => (life.finished_at, life.state),
+                Some(flow) => (flow.finished_at, as_job_state(flow.state())),
+            };
+            let past = |cutoff: Timestamp| ended.is_some_and(|at| at < cutoff);
+            life.state.is_final()
+                && !needed
+                && cutoffs.iter().any(|&(state, at)| state == as_state && past(at))
+                && !self.is_waited_for(row.job.seq)
         };
         self.rows.iter().filter(move |(_, row)| old(row)).map(|(seq, _)| *seq)
     }
@@ -309,6 +376,7 @@ impl Model {
             self.ids.remove(&job.spec.id);
             self.by_state.entry(job.life.state).or_default().remove(seq);
             self.keys.retain(|_, holder| holder != seq);
+            self.forget_ties(&job);
             deleted.push(job.spec.id);
         }
         Pruned { complete: gone.len() < limit, deleted }

@@ -112,12 +112,13 @@ impl Model {
         }
         let dangling = self.keys.values().filter(|seq| !self.rows.contains_key(seq));
         wrong.extend(dangling.map(|seq| format!("a key names row {seq}, which is gone")));
+        wrong.extend(self.check_flows());
         wrong
     }
 }
 
 /// A job as listings show it.
-fn listed(job: &Job) -> Listed {
+pub(crate) fn listed(job: &Job) -> Listed {
     let mut shown = job.clone();
     for text in [&mut shown.spec.args, &mut shown.spec.kwargs] {
         if text.len() > LISTED_BYTES {

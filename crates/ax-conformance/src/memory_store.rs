@@ -6,20 +6,22 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
+use ax_model::flow::FlowRetry;
 use ax_model::gates::{Asker, JobWhy, LimitUse, QueueWhy};
 use ax_model::job::Job;
 use ax_model::permits::LimitWrite;
 use ax_model::priority::Ageing;
 use ax_model::store::{
-    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter,
-    HistoryEntry, LaneStats, Matching, Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError,
+    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, Flow,
+    FlowFilter, FlowHead, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue,
+    QueueChange, Recovered, Reply, Store, StoreError, Upstream,
 };
 use ax_model::{
     Clock, Event, JobId, Limit, NewJob, NodeId, Progress, Refusal, Scope, State, Subject, TaskSpec, Timestamp,
 };
 
 use crate::clock::lock;
-use crate::memory_claim::Turns;
+use crate::memory_claim::ClaimOrder;
 use crate::memory_model::Model;
 use crate::waiting::Slot;
 
@@ -39,7 +41,7 @@ struct Inner {
 #[derive(Default)]
 struct Now {
     model: Model,
-    turns: Turns,
+    order: ClaimOrder,
     /// In order of arrival.
     parked: Vec<Parked>,
     last_ticket: u64,
@@ -99,9 +101,9 @@ impl Inner {
     }
 
     fn serve_parked(&self, state: &mut Now, now: Timestamp, wakers: &mut Vec<Waker>) {
-        let Now { model, turns, parked, .. } = state;
+        let Now { model, order, parked, .. } = state;
         parked.retain(|waiting| {
-            let given = model.claim(&waiting.request, turns, &self.ageing, now);
+            let given = model.claim(&waiting.request, order, &self.ageing, now);
             let nothing = given.is_empty();
             if !nothing {
                 wakers.extend(waiting.answer.put(given));
@@ -138,7 +140,9 @@ impl Drop for ClaimReply {
             for job in self.answer.take().unwrap_or_default() {
                 let event = Event::HandedBack { fence: job.attempt.fence };
                 // Refused only if the lease was ended meanwhile: then there is nothing to hand back.
-                let _ = state.model.change(job.attempt.seq, &event, now, 0);
+                if state.model.change(job.attempt.seq, &event, now, 0).is_ok() {
+                    state.model.settle(now);
+                }
             }
         });
     }
@@ -157,11 +161,39 @@ impl Store for MemoryStore {
         ready(self.inner.write(|state, now| state.model.enqueue(jobs, now)))
     }
 
+    fn submit_flow(&self, flow: NewFlow, jobs: Vec<NewJob>) -> Reply<'_, Result<Vec<Enqueued>, EnqueueRefusal>> {
+        ready(self.inner.write(|state, now| state.model.submit_flow(&flow, jobs, now)))
+    }
+
+    fn retry_flow(&self, id: JobId, retry: FlowRetry) -> Reply<'_, Result<FlowHead, FlowRefusal>> {
+        ready(self.inner.write(|state, now| state.model.retry_flow(id, retry, now)))
+    }
+
+    fn cancel_flow(&self, id: JobId) -> Reply<'_, Result<Vec<Applied>, FlowRefusal>> {
+        ready(self.inner.write(|state, now| state.model.cancel_flow(id, now)))
+    }
+
+    fn flow(&self, id: JobId) -> Reply<'_, Option<Flow>> {
+        ready(self.inner.read(|model, _| model.flow(id)))
+    }
+
+    fn flows(&self, filter: FlowFilter, after: Option<Cursor>, limit: usize) -> Reply<'_, FlowPage> {
+        ready(self.inner.read(|model, _| model.flow_page(&filter, after, limit)))
+    }
+
+    fn upstream(&self, id: JobId, limit: usize) -> Reply<'_, Vec<Upstream>> {
+        ready(self.inner.read(|model, _| model.upstream(id, limit)))
+    }
+
+    fn made_by(&self, job: JobId, map: JobId) -> Reply<'_, Vec<JobId>> {
+        ready(self.inner.read(|model, _| model.made_by(job, map)))
+    }
+
     fn claim(&self, request: ClaimRequest) -> Reply<'_, Vec<Claimed>> {
         let answer = Arc::new(Slot::new());
         let ticket = self.inner.write(|state, now| {
             state.last_ticket += 1;
-            let given = state.model.claim(&request, &mut state.turns, &self.inner.ageing, now);
+            let given = state.model.claim(&request, &mut state.order, &self.inner.ageing, now);
             if given.is_empty() && request.park {
                 state.parked.push(Parked { ticket: state.last_ticket, request, answer: Arc::clone(&answer) });
             } else {
@@ -189,7 +221,7 @@ impl Store for MemoryStore {
         ready(self.inner.write(|state, now| state.model.recover(keep, limit, now)))
     }
 
-    fn expire(&self, limit: usize) -> Reply<'_, Vec<JobId>> {
+    fn expire(&self, limit: usize) -> Reply<'_, Vec<Applied>> {
         ready(self.inner.write(|state, now| state.model.expire(limit, now)))
     }
 
@@ -218,7 +250,7 @@ impl Store for MemoryStore {
                 let was_fair = of(&state.model, write);
                 let limit = state.model.set_limit(write, now);
                 if write.subject().scope == Scope::Queue && of(&state.model, write) != was_fair {
-                    state.turns.rounds.forget(&write.subject().name);
+                    state.order.rounds.forget(&write.subject().name);
                 }
                 limit
             };

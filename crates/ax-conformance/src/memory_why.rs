@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ax_model::gates::{AHEAD_CAP, Asker, JobWhy, QueueWhy};
+use ax_model::gates::{AHEAD_CAP, Asker, JobWhy, QueueWhy, UPSTREAM_MAX};
 use ax_model::job::Job;
 use ax_model::priority::{Ageing, Head};
 use ax_model::store::READY_CAP;
@@ -37,7 +37,16 @@ impl Model {
             .collect();
         let (queue, offered) = (self.queue(&job.spec.queue), asker.offers.contains(&job.spec.task));
         let aged_from = age.aged_from(job.spec.priority, job.life.run_at);
-        Some(JobWhy { now, queue, limits, offered, ahead: ahead.min(AHEAD_CAP), aged_from, job })
+        Some(JobWhy {
+            now,
+            queue,
+            limits,
+            offered,
+            ahead: ahead.min(AHEAD_CAP),
+            aged_from,
+            upstream: self.upstream(id, UPSTREAM_MAX),
+            job,
+        })
     }
 
     pub(crate) fn why_queue(&self, name: &str, asker: &Asker, now: Timestamp) -> Option<QueueWhy> {

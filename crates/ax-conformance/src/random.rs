@@ -6,8 +6,9 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ax_model::flow::FlowRetry;
 use ax_model::priority::Ageing;
-use ax_model::store::{Act, AttemptRef, ClaimRequest, Claimed, QueueChange, Reply, Store};
+use ax_model::store::{Act, AttemptRef, ClaimRequest, Claimed, FlowFilter, FlowHead, QueueChange, Reply, Store};
 use ax_model::{Chance, Clock, JobId, NewJob, NodeId, Progress, State, Timestamp};
 
 use crate::clock::{HandClock, lock};
@@ -53,10 +54,11 @@ pub fn run_seed(seed: u64, open: &Open) {
     let subject = open(Arc::clone(&clock));
     let told = Told { seed, steps: Mutex::new(vec![]) };
     let chance = Chance::new(seed);
-    let mut pair = Pair { clock, model, subject, chance, told, ids: vec![], attempts: vec![] };
+    let mut pair = Pair { clock, model, subject, chance, told, ids: vec![], flows: vec![], attempts: vec![] };
     for n in 1..=STEPS {
         pair.step();
         if n % COMPARE_EVERY == 0 {
+            pair.meet_new_runs();
             pair.compare_all();
         }
     }
@@ -86,6 +88,7 @@ struct Pair {
     chance: Chance,
     told: Told,
     ids: Vec<JobId>,
+    flows: Vec<JobId>,
     /// The same attempt in both: their row numbers may differ.
     attempts: Vec<(AttemptRef, AttemptRef)>,
 }
@@ -116,7 +119,10 @@ impl Pair {
     }
 
     fn step(&mut self) {
-        match self.below(21) {
+        match self.below(24) {
+            20 | 21 => self.submit_flow(),
+            22 => self.act_on_flow(),
+            23 => self.set_limits(),
             0..=4 => self.enqueue(),
             5..=7 => self.claim(),
             8..=12 => self.apply(),
@@ -139,10 +145,63 @@ impl Pair {
 
     fn enqueue(&mut self) {
         let n = 1 + self.below(4);
-        let jobs: Vec<NewJob> = (0..n).map(|_| self.new_job()).collect();
+        let mut jobs: Vec<NewJob> = (0..n).map(|_| self.new_job()).collect();
+        if self.one_in(3) {
+            self.tie(&mut jobs);
+        }
         self.tell(format!("enqueue {jobs:?}"));
         if let Ok(answers) = self.both("enqueue", |store| store.enqueue(jobs.clone())) {
             self.ids.extend(answers.iter().filter(|a| a.created).map(|a| a.id));
+        }
+    }
+
+    fn submit_flow(&mut self) {
+        let (flow, jobs) = self.new_flow();
+        self.tell(format!("submit {flow:?} {jobs:?}"));
+        if let Ok(answers) = self.both("submit_flow", |store| store.submit_flow(flow.clone(), jobs.clone())) {
+            self.ids.extend(answers.iter().filter(|a| a.created).map(|a| a.id));
+            self.flows.push(flow.id);
+        }
+    }
+
+    fn act_on_flow(&mut self) {
+        let Some(back) = self.flows.len().checked_sub(1).map(|last| self.below(last.min(5) + 1)) else { return };
+        let id = self.flows[self.flows.len() - 1 - back];
+        match self.below(5) {
+            0 | 1 => {
+                let retry = self.choose(FlowRetry::ALL);
+                self.tell(format!("retry flow {id} {retry}"));
+                let head = |head: FlowHead| FlowHead { seq: 0, ..head };
+                let _ = self.both("retry_flow", |store| {
+                    let reply = store.retry_flow(id, retry);
+                    Box::pin(async move { Ok(reply.await?.map(head)) })
+                });
+            }
+            2 => {
+                self.tell(format!("cancel flow {id}"));
+                let _ = self.both("cancel_flow", |store| store.cancel_flow(id));
+            }
+            _ => {
+                let Some(items) = self.items() else { return };
+                self.tell(format!("items {items:?}"));
+                let _ = self.both("enqueue", |store| store.enqueue(items.clone()));
+            }
+        }
+        self.meet_new_runs();
+    }
+
+    /// Learns of flows and jobs that new runs have made.
+    fn meet_new_runs(&mut self) {
+        for head in done(self.model.flows(FlowFilter::default(), None, 1_000)).flows {
+            let known = self.flows.contains(&head.spec.id);
+            for listed in done(self.model.flow(head.spec.id)).expect("it is listed").jobs {
+                if !self.ids.contains(&listed.job.spec.id) {
+                    self.ids.push(listed.job.spec.id);
+                }
+            }
+            if !known {
+                self.flows.push(head.spec.id);
+            }
         }
     }
 
@@ -267,8 +326,8 @@ impl Pair {
 
     fn prune(&mut self) {
         let cutoff = Timestamp(self.clock.now().0 - self.below(600) as i64 * 1_000_000);
-        let states = [State::Success, State::Dead, State::Cancelled];
-        let cutoffs: Vec<_> = states[..=self.below(3).min(2)].iter().map(|state| (*state, cutoff)).collect();
+        let states = [State::Success, State::Dead, State::Cancelled, State::Skipped];
+        let cutoffs: Vec<_> = states[..=self.below(4)].iter().map(|state| (*state, cutoff)).collect();
         self.tell(format!("prune {cutoffs:?}"));
         self.both("prunable", |store| store.prunable(cutoffs.clone(), 3));
         let could = self.both("prunable", |store| store.prunable(cutoffs.clone(), 10_000)).count;

@@ -1,8 +1,8 @@
 //! Everything that can be seen of two stores, side by side.
 
 use ax_model::gates::{Asker, JobWhy};
-use ax_model::store::{DayTotals, Filter, HistoryEntry, Listed, Matching, Store};
-use ax_model::{Job, NodeId, State};
+use ax_model::store::{DayTotals, Filter, FlowFilter, FlowHead, HistoryEntry, Listed, Matching, Store};
+use ax_model::{FlowState, Job, NodeId, State};
 
 use super::{Pair, QUEUES, TASKS};
 use crate::harness::done;
@@ -55,6 +55,33 @@ impl Pair {
         for name in QUEUES {
             self.both("why_queue", |store| store.why_queue(name.to_owned(), asker.clone()));
         }
+        for id in &self.flows {
+            let flow = |store: &dyn Store| {
+                let flow = done(store.flow(*id))?;
+                let jobs: Vec<Listed> =
+                    flow.jobs.into_iter().map(|l| Listed { job: Job { seq: 0, ..l.job }, ..l }).collect();
+                let mut edges = flow.edges;
+                edges.sort_by_key(|(child, upstream)| (*child, upstream.edge));
+                Some((FlowHead { seq: 0, ..flow.head }, jobs, edges))
+            };
+            assert_eq!(flow(self.subject.store().as_ref()), flow(&self.model), "a flow: store (left), model (right)");
+        }
+        let names = |store: &dyn Store, filter: &FlowFilter| {
+            let (mut ids, mut after) = (vec![], None);
+            loop {
+                let page = done(store.flows(filter.clone(), after, 3));
+                ids.extend(page.flows.into_iter().map(|head| head.spec.id));
+                after = page.next;
+                if after.is_none() {
+                    return ids;
+                }
+            }
+        };
+        let filter = FlowFilter {
+            states: self.choose(&[&[][..], &[FlowState::Dead], &[FlowState::Running, FlowState::Success]]).to_vec(),
+            name: self.choose(&[None, Some("f1")]).map(str::to_owned),
+        };
+        assert_eq!(names(self.subject.store().as_ref(), &filter), names(&self.model, &filter), "flows: {filter:?}");
         let sorted = |store: &dyn Store| {
             let mut counts = done(store.counts());
             counts.today.sort_by(|a, b| a.task.cmp(&b.task));

@@ -1,13 +1,19 @@
 //! What random histories are made of: jobs, and events about attempts and jobs.
 
+use std::collections::BTreeMap;
+
+use ax_model::flow::FlowRetry;
 use ax_model::lifecycle::Failure;
 use ax_model::limits::Limits;
 use ax_model::new_job::IfExists;
-use ax_model::store::{Act, AttemptRef, Target};
-use ax_model::{Cause, Clock, ErrorInfo, Event, JobId, JobRequest, NewJob, OnCrash, TaskSpec, Timestamp};
+use ax_model::store::{Act, AttemptRef, NewFlow, Store, Target};
+use ax_model::{
+    Cause, Clock, Edge, EdgeKind, ErrorInfo, Event, JobId, JobRequest, NewJob, OnCrash, Place, TaskSpec, Timestamp,
+};
 
 use super::{MINUTE_MS, Pair, QUEUES, TASKS};
 use crate::events::{failed, succeeded};
+use crate::harness::{START, done};
 
 impl Pair {
     pub(super) fn new_job(&mut self) -> NewJob {
@@ -41,6 +47,64 @@ impl Pair {
             job.start_before = Some(job.run_at.plus_ms(1 + self.below(60) as u64 * 1_000));
         }
         job
+    }
+
+    /// Ties some jobs of a batch to those before them, to jobs that there are, and rarely to one that is not or in a circle.
+    pub(super) fn tie(&mut self, jobs: &mut [NewJob]) {
+        for n in 0..jobs.len() {
+            let mut edges: BTreeMap<JobId, EdgeKind> = BTreeMap::new();
+            while self.one_in(2) && edges.len() < 4 {
+                let parent = match self.below(20) {
+                    0 => JobId::new(self.clock.now(), &mut self.chance),
+                    1 => jobs[jobs.len() - 1].spec.id,
+                    2..=8 if !self.ids.is_empty() => self.known_id(),
+                    _ if n > 0 => jobs[self.below(n)].spec.id,
+                    _ => break,
+                };
+                let kind = self.choose(&[EdgeKind::Success, EdgeKind::Success, EdgeKind::Failure, EdgeKind::Finished]);
+                edges.insert(parent, kind);
+            }
+            edges.remove(&jobs[n].spec.id);
+            jobs[n].edges = edges.into_iter().map(|(parent, kind)| Edge { parent, kind }).collect();
+        }
+    }
+
+    pub(super) fn new_flow(&mut self) -> (NewFlow, Vec<NewJob>) {
+        let now = self.clock.now();
+        let id = match self.one_in(8) && !self.flows.is_empty() {
+            true => self.choose(&self.flows.clone()),
+            false => JobId::new(now, &mut self.chance),
+        };
+        let flow = NewFlow {
+            id,
+            name: self.choose(&["f1", "f2"]).to_owned(),
+            max_attempts: 1 + self.below(3) as u32,
+            retry: self.choose(FlowRetry::ALL),
+            root_id: id,
+            created_at: now,
+        };
+        let mut jobs: Vec<NewJob> = (0..1 + self.below(5)).map(|_| self.new_job()).collect();
+        self.tie(&mut jobs);
+        for (n, job) in jobs.iter_mut().enumerate() {
+            job.spec.root_id = id;
+            job.place = Some(Place { flow: id, node: format!("n{n}"), made_by: None });
+        }
+        (flow, jobs)
+    }
+
+    /// Jobs that a map node makes: some known job plays the node.
+    pub(super) fn items(&mut self) -> Option<Vec<NewJob>> {
+        let flow = self.flows.last().copied()?;
+        let members = done(self.model.flow(flow))?.jobs;
+        let map = members[self.below(members.len())].job.spec.id;
+        let from = self.below(3) as u32;
+        let mut jobs: Vec<NewJob> = (0..1 + self.below(3)).map(|_| self.new_job()).collect();
+        for (n, job) in (from..).zip(&mut jobs) {
+            job.spec.id = JobId::derived(&map.0, &n.to_string(), START);
+            job.spec.trace_id = job.spec.id.simple();
+            job.place = Some(Place { flow, node: format!("m[{n}]"), made_by: Some((map, n)) });
+        }
+        Some(jobs)
     }
 
     fn fenced(&mut self, attempt: AttemptRef) -> Event {

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use crate::ids::{JobId, NodeId};
 use crate::job::{Job, State};
 use crate::permits::{Limit, Scope, Subject};
-use crate::store::{Queue, QueueChange};
+use crate::store::{Queue, QueueChange, Upstream};
 use crate::time::Timestamp;
 
 /// `JobWhy::ahead` stops counting here.
 pub const AHEAD_CAP: u64 = 1_000;
 /// Most holders of a limit's places that are named.
 pub const HOLDERS_MAX: usize = 5;
+/// Most jobs that one waits for that are named.
+pub const UPSTREAM_MAX: usize = 5;
 
 /// Who would claim.
 #[derive(Clone, Debug)]
@@ -47,6 +49,8 @@ pub fn switched(queue: &Queue, change: &QueueChange, now: Timestamp) -> Queue {
 pub enum Gate {
     /// It waits: it has not ended, is not held, and no node has it.
     State,
+    /// The jobs that it depends on have ended as it wants.
+    Upstream,
     /// Its time has come.
     Time,
     /// Its queue is not paused.
@@ -61,8 +65,9 @@ pub enum Gate {
 
 impl Gate {
     /// Every gate, in order.
-    pub const ALL: [Gate; 10] = [
+    pub const ALL: [Gate; 11] = [
         Gate::State,
+        Gate::Upstream,
         Gate::Time,
         Gate::Pause,
         Gate::Offer,
@@ -143,6 +148,8 @@ pub struct JobWhy {
     pub ahead: u64,
     /// From when on it counts as urgent, whatever its priority.
     pub aged_from: Timestamp,
+    /// What it waits for, or waited for: open edges first, up to `UPSTREAM_MAX`.
+    pub upstream: Vec<Upstream>,
 }
 
 impl JobWhy {
@@ -150,8 +157,9 @@ impl JobWhy {
     #[must_use]
     pub fn is_open(&self, gate: Gate) -> bool {
         match gate {
-            Gate::State => self.job.life.claim_at().is_some(),
-            Gate::Time => self.job.life.claim_at().is_some_and(|due| due <= self.now),
+            Gate::State => self.job.life.state.is_waiting(),
+            Gate::Upstream => !self.job.life.blocked,
+            Gate::Time => self.job.life.state.is_waiting() && self.job.life.run_at <= self.now,
             Gate::Pause => !self.queue.paused,
             Gate::Offer => self.offered,
             Gate::Limit(scope) => self.limit(scope).is_none_or(|limit| limit.places() > 0),

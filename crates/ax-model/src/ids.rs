@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::chance::Chance;
@@ -22,6 +23,15 @@ impl JobId {
         random[..8].copy_from_slice(&chance.next_u64().to_be_bytes());
         random[8..].copy_from_slice(&chance.next_u64().to_be_bytes()[..2]);
         JobId(*uuid::Builder::from_unix_timestamp_millis(ms, &random).into_uuid().as_bytes())
+    }
+
+    /// The id that always comes of the same origin: a version 7 id made at `now` whose other bits are a digest of `from` and
+    /// `what`. Who makes it again makes the same job.
+    #[must_use]
+    pub fn derived(from: &[u8], what: &str, now: Timestamp) -> JobId {
+        let digest = Sha256::new().chain_update(from).chain_update([0]).chain_update(what).finalize();
+        let seed = |n: usize| digest[n..n + 8].iter().fold(0u64, |seed, byte| seed << 8 | u64::from(*byte));
+        JobId::new(now, &mut Chance::new(seed(0) ^ seed(8).rotate_left(17)))
     }
 
     /// The first and the last id that begin with these hexadecimal digits: at least 4 of them, hyphens wherever they are.

@@ -44,7 +44,6 @@ macro_rules! coded {
         }
     };
 }
-
 pub(crate) use coded;
 
 /// Where a job stands. `ready` is not here: it is `Pending` or `Failed` whose time has come, and needs no write.
@@ -246,6 +245,8 @@ pub struct Life {
     pub careful: bool,
     /// A person asked to cancel while an attempt was active.
     pub cancel_requested: bool,
+    /// It waits for other jobs to end; `true` only while it is `Pending`.
+    pub blocked: bool,
     /// How the last attempt that had started ended.
     pub last_cause: Option<Cause>,
     /// When the newest attempt was claimed.
@@ -272,6 +273,7 @@ impl Life {
             lease: None,
             careful: false,
             cancel_requested: false,
+            blocked: false,
             last_cause: None,
             claimed_at: None,
             started_at: None,
@@ -284,7 +286,7 @@ impl Life {
     /// column their claim index is built on.
     #[must_use]
     pub fn claim_at(&self) -> Option<Timestamp> {
-        self.state.is_waiting().then_some(self.run_at)
+        (self.state.is_waiting() && !self.blocked).then_some(self.run_at)
     }
 
     /// Due at `now`: the `ready` that users see.
@@ -349,6 +351,19 @@ pub struct Job {
     pub last_error: Option<ErrorInfo>,
     /// What it last said of itself; ends with its attempt.
     pub progress: Option<Progress>,
+    /// Where it stands in a flow.
+    pub place: Option<Place>,
+}
+
+/// A job's place in a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The flow.
+    pub flow: JobId,
+    /// Its name there.
+    pub node: String,
+    /// The map node that made it, and which item of the list it is for, from 0.
+    pub made_by: Option<(JobId, u32)>,
 }
 
 #[cfg(test)]
@@ -369,12 +384,14 @@ mod tests {
     }
 
     #[test]
-    fn only_waiting_jobs_can_be_claimed_or_expire() {
+    fn only_waiting_jobs_can_be_claimed_or_expire_and_blocked_ones_only_expire() {
         for &state in State::ALL {
             let life =
                 Life { state, start_before: Some(Timestamp(9)), ..Life::fresh(Timestamp(5), None, Timestamp(1)) };
             assert_eq!(life.claim_at().is_some(), state.is_waiting(), "{state}");
             assert_eq!(life.expires_at().is_some(), state.is_waiting(), "{state}");
+            let blocked = Life { blocked: true, ..life };
+            assert_eq!((blocked.claim_at(), blocked.expires_at()), (None, life.expires_at()), "{state}");
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Stores load a job's `Life`, ask here, and save what comes back. Nothing else computes a next state.
 
-use crate::ids::{NodeId, Token};
+use crate::ids::{JobId, NodeId, Token};
 use crate::job::{Cause, ErrorInfo, Lease, Life, OnCrash, Policy, State};
 use crate::retry;
 use crate::time::Timestamp;
@@ -115,6 +115,15 @@ pub enum Event {
     SuccessAsked,
     /// Its `start_before` may have passed.
     ExpiryDue,
+    /// All that it waits for has come.
+    Unblocked,
+    /// What it waits for can never come.
+    Impossible {
+        /// Which job decided that, for people.
+        reason: ErrorInfo,
+    },
+    /// A job that it waits for, or was skipped for, is to run again.
+    Blocked,
     /// Its key was enqueued again with a new time (debounce), or with new content as well.
     Rescheduled {
         /// The new due time.
@@ -133,6 +142,8 @@ pub enum Note {
     Result(String),
     /// The error is this.
     Error(ErrorInfo),
+    /// Both are cleared.
+    Clear,
 }
 
 /// An attempt that ended otherwise than `ok`: it gets a row in the history.
@@ -177,7 +188,9 @@ pub enum Refusal {
     /// It waits, but an attempt of it has started before, so this does not apply.
     AlreadyStarted,
     /// Another live job holds its idempotency key.
-    KeyHeld(crate::ids::JobId),
+    KeyHeld(JobId),
+    /// It could only be skipped again: this job, which it depends on, must be retried first.
+    Upstream(JobId),
 }
 
 /// Decides what `event` does to a job at `now`. `chance` is uniform over `u64` and spreads retries.
@@ -231,6 +244,21 @@ pub fn decide(policy: &Policy, life: &Life, event: &Event, now: Timestamp, chanc
             state => Err(final_or_wrong(state)),
         },
         Event::ExpiryDue => expiry_due(life, now),
+        Event::Unblocked => match life.state {
+            // Due from now on at the earliest: it does not overtake what became due while it was blocked.
+            State::Pending if life.blocked => {
+                keep(Life { blocked: false, run_at: life.run_at.max(now), updated_at: now, ..*life })
+            }
+            state => Err(final_or_wrong(state)),
+        },
+        Event::Impossible { reason } => match life.state {
+            State::Pending if life.blocked => {
+                let life = finished(*life, State::Skipped, now);
+                Ok(Change { life, ended: None, note: Note::Error(reason.clone()) })
+            }
+            state => Err(final_or_wrong(state)),
+        },
+        Event::Blocked => blocked_again(life, now),
         Event::Rescheduled { run_at, start_before } => match life.state {
             State::Pending if life.attempt == 0 => {
                 keep(Life { run_at: *run_at, start_before: *start_before, updated_at: now, ..*life })
@@ -281,6 +309,7 @@ fn finished(life: Life, state: State, now: Timestamp) -> Life {
         lease: None,
         careful: false,
         cancel_requested: false,
+        blocked: false,
         finished_at: Some(now),
         updated_at: now,
         ..life
@@ -386,6 +415,17 @@ fn retry_asked(life: &Life, now: Timestamp) -> Result<Change, Refusal> {
         State::Failed => keep(Life { run_at: now, updated_at: now, ..*life }),
         State::Success | State::Skipped => Err(Refusal::Final(life.state)),
         State::Pending | State::Dispatched | State::Running => Err(Refusal::WrongState(life.state)),
+    }
+}
+
+/// Only a job that has not begun waits again; what has begun or ended is left as it is.
+fn blocked_again(life: &Life, now: Timestamp) -> Result<Change, Refusal> {
+    let waits = Life { state: State::Pending, blocked: true, finished_at: None, updated_at: now, ..*life };
+    match life.state {
+        State::Pending if life.attempt == 0 => keep(waits),
+        State::Pending => Err(Refusal::AlreadyStarted),
+        State::Skipped => Ok(Change { life: Life { start_before: None, ..waits }, ended: None, note: Note::Clear }),
+        state => Err(final_or_wrong(state)),
     }
 }
 

@@ -45,6 +45,9 @@ fn every_event() -> Vec<(&'static str, Event)> {
         ("success", Event::SuccessAsked),
         ("expiry", Event::ExpiryDue),
         ("reschedule", Event::Rescheduled { run_at: Timestamp(99), start_before: None }),
+        ("unblocked", Event::Unblocked),
+        ("impossible", Event::Impossible { reason: error() }),
+        ("blocked", Event::Blocked),
     ];
     // A new kind of event without a row here does not compile.
     for (_, event) in &events {
@@ -61,7 +64,10 @@ fn every_event() -> Vec<(&'static str, Event)> {
             | Event::RetryAsked
             | Event::SuccessAsked
             | Event::ExpiryDue
-            | Event::Rescheduled { .. } => {}
+            | Event::Rescheduled { .. }
+            | Event::Unblocked
+            | Event::Impossible { .. }
+            | Event::Blocked => {}
         }
     }
     events
@@ -87,7 +93,49 @@ const TABLE: &[(&str, [&str; 9])] = &[
     ("success", ["W", "W", "W", "W", "F", "F", "F", "F", "success"]),
     ("expiry", ["E", "W", "W", "S", "F", "F", "F", "F", "W"]),
     ("reschedule", ["pending", "W", "W", "W", "F", "F", "F", "F", "W"]),
+    ("unblocked", ["W", "W", "W", "W", "F", "F", "F", "F", "W"]),
+    ("impossible", ["W", "W", "W", "W", "F", "F", "F", "F", "W"]),
+    ("blocked", ["pending", "W", "W", "W", "F", "F", "F", "pending", "W"]),
 ];
+
+/// What happens to a job that waits for others, where it is not the same as to any other pending job.
+const BLOCKED_TABLE: &[(&str, &str)] = &[("claimed", "W"), ("unblocked", "pending"), ("impossible", "skipped")];
+
+#[test]
+fn a_blocked_job_is_a_pending_one_that_nothing_claims() {
+    let blocked = Life { blocked: true, ..life_in(State::Pending) };
+    for ((name, event), (_, cells)) in every_event().iter().zip(TABLE) {
+        let expected = BLOCKED_TABLE.iter().find(|(row, _)| row == name).map_or(cells[0], |(_, cell)| *cell);
+        let answer = decide(&Policy::default(), &blocked, event, NOW, 0);
+        assert_eq!(word(&answer), expected, "{name}");
+        if let Ok(change) = answer {
+            let waits = change.life.state == State::Pending && *name != "unblocked";
+            assert_eq!(change.life.blocked, waits, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_job_falls_due_when_it_is_unblocked_and_not_before_its_own_time() {
+    let due = |run_at| {
+        let life = Life { blocked: true, ..Life::fresh(run_at, None, Timestamp(1)) };
+        decide(&Policy::default(), &life, &Event::Unblocked, NOW, 0).unwrap().life.claim_at()
+    };
+    assert_eq!(due(Timestamp(10)), Some(NOW));
+    assert_eq!(due(NOW.plus_ms(5)), Some(NOW.plus_ms(5)));
+}
+
+#[test]
+fn what_is_skipped_waits_again_without_its_reason_and_without_a_time_limit() {
+    let life = Life { blocked: true, start_before: Some(Timestamp(50)), ..Life::fresh(Timestamp(10), None, NOW) };
+    let skipped = decide(&Policy::default(), &life, &Event::Impossible { reason: error() }, NOW, 0).unwrap();
+    assert_eq!((skipped.life.state, skipped.note, skipped.ended), (State::Skipped, Note::Error(error()), None));
+    let again = decide(&Policy::default(), &skipped.life, &Event::Blocked, NOW, 0).unwrap();
+    assert_eq!((again.life.state, again.life.blocked, again.note), (State::Pending, true, Note::Clear));
+    assert_eq!((again.life.start_before, again.life.finished_at), (None, None));
+    let begun = Life { attempt: 1, ..Life::fresh(Timestamp(10), None, NOW) };
+    assert_eq!(decide(&Policy::default(), &begun, &Event::Blocked, NOW, 0), Err(Refusal::AlreadyStarted));
+}
 
 fn word(answer: &Result<Change, Refusal>) -> String {
     match answer {

@@ -15,6 +15,8 @@ pub struct Limits {
     pub tags: usize,
     /// Most jobs in one request.
     pub batch: usize,
+    /// Most edges in one request.
+    pub edges: usize,
     /// Most jobs on one page of a listing.
     pub page: usize,
 }
@@ -28,6 +30,7 @@ impl Default for Limits {
             name_chars: 200,
             tags: 20,
             batch: 10_000,
+            edges: 100_000,
             page: 200,
         }
     }
@@ -35,5 +38,7 @@ impl Default for Limits {
 
 /// Largest `max_attempts` and `max_interruptions`.
 pub const MAX_TRIES: u32 = 1_000_000;
+/// Most items of a list that a map node makes jobs of.
+pub const MAP_ITEMS_MAX: usize = 100_000;
 /// Longest timeout, delay, backoff and `unique_for`: 366 days, in milliseconds.
 pub const MAX_SPAN_MS: u64 = 366 * 86_400_000;

@@ -1,5 +1,6 @@
 //! From what a caller asks for to a job that may be stored: defaults filled in, everything checked.
 
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -7,9 +8,11 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visit
 use crate::catalogue::TaskSpec;
 use crate::chance::Chance;
 use crate::defaults::Defaults;
+use crate::flow::{Edge, EdgeKind, cycle};
 use crate::ids::JobId;
-use crate::job::{OnCrash, Policy, Spec};
+use crate::job::{OnCrash, Place, Policy, Spec};
 use crate::limits::{Limits, MAX_SPAN_MS, MAX_TRIES};
+use crate::markers::{self, MarkerKind};
 use crate::permits::EVERY_KEY;
 use crate::priority::{LEAST_URGENT, MOST_URGENT};
 use crate::time::Timestamp;
@@ -88,6 +91,10 @@ pub struct JobRequest {
     pub concurrency_key: Option<String>,
     /// Labels.
     pub tags: Vec<String>,
+    /// Jobs that must end first, and how.
+    pub depends_on: Vec<Edge>,
+    /// Its place in a flow.
+    pub place: Option<Place>,
 }
 
 /// A job ready to be stored.
@@ -103,6 +110,35 @@ pub struct NewJob {
     pub if_exists: IfExists,
     /// Digest of the content, present exactly when there is a key.
     pub digest: Option<[u8; 16]>,
+    /// What it waits for: one edge a parent.
+    pub edges: Vec<Edge>,
+    /// Its arguments have places for results of its parents (`markers`).
+    pub fills: bool,
+    /// Its place in a flow.
+    pub place: Option<Place>,
+}
+
+impl NewJob {
+    /// No other job and no flow has to do with it.
+    #[must_use]
+    pub fn stands_alone(&self) -> bool {
+        self.edges.is_empty() && self.place.is_none()
+    }
+}
+
+/// A cycle among the jobs of a batch, as the path of ids from a job back to itself.
+#[must_use]
+pub fn batch_cycle(jobs: &[NewJob]) -> Option<Vec<JobId>> {
+    if jobs.iter().all(|job| job.edges.is_empty()) {
+        return None;
+    }
+    let places: HashMap<JobId, usize> = jobs.iter().enumerate().map(|(n, job)| (job.spec.id, n)).collect();
+    let into = |(child, job): (usize, &NewJob)| {
+        let parents = job.edges.iter().filter_map(|edge| places.get(&edge.parent).copied());
+        parents.map(|parent| (parent, child)).collect::<Vec<_>>()
+    };
+    let edges: Vec<(usize, usize)> = jobs.iter().enumerate().flat_map(into).collect();
+    Some(cycle(jobs.len(), &edges)?.into_iter().map(|n| jobs[n].spec.id).collect())
 }
 
 /// What is wrong with a request, where, and what would be right.
@@ -225,6 +261,7 @@ impl JobRequest {
             on_crash: self.on_crash.or(task.on_crash).unwrap_or(policy.on_crash),
         };
         let unique_for_ms = span("unique_for", self.unique_for_ms, defaults.unique_for_ms)?;
+        let (edges, fills) = edges(id, self.depends_on, [&args, &kwargs], limits)?;
         let digest = self.key.as_ref().map(|_| content_digest(&self.task, &args, &kwargs));
         let spec = Spec {
             id,
@@ -243,7 +280,8 @@ impl JobRequest {
             tags,
             created_at: now,
         };
-        Ok(NewJob { spec, run_at, start_before: self.start_before, if_exists: self.if_exists, digest })
+        let (start_before, if_exists) = (self.start_before, self.if_exists);
+        Ok(NewJob { spec, run_at, start_before, if_exists, digest, edges, fills, place: self.place })
     }
 }
 
@@ -261,6 +299,41 @@ fn filled(pattern: &str, args: &str, kwargs: &str) -> Result<String, Invalid> {
     word.fill(&args, &kwargs).map_err(|missing| {
         wrong(format!("of the task is \"{pattern}\": it takes {missing}, which the job does not give"))
     })
+}
+
+/// The edges, one a parent, and whether the arguments have places for results. A job that depends on none has no such
+/// places: what looks like one is its own data.
+fn edges(id: JobId, asked: Vec<Edge>, texts: [&str; 2], limits: &Limits) -> Result<(Vec<Edge>, bool), Invalid> {
+    if asked.is_empty() {
+        return Ok((asked, false));
+    }
+    let mut kinds: BTreeMap<JobId, EdgeKind> = BTreeMap::new();
+    for edge in asked {
+        if kinds.insert(edge.parent, edge.kind).is_some_and(|kind| kind != edge.kind) {
+            return invalid("depends_on", format!("names {} twice, with different conditions", edge.parent));
+        }
+    }
+    let mut fills = false;
+    for text in texts {
+        for marker in markers::find(text).or_else(|e| invalid("args", e.to_string()))? {
+            // What a map node makes its jobs of is not filled here.
+            if marker.kind == MarkerKind::Item {
+                continue;
+            }
+            let Ok(parent) = marker.name.parse() else {
+                return invalid("args", format!("{:?} in {{\"$result\": …}} is not a job id", marker.name));
+            };
+            fills = true;
+            kinds.entry(parent).or_insert(EdgeKind::Success);
+        }
+    }
+    if kinds.contains_key(&id) {
+        return invalid("depends_on", "names the job itself");
+    }
+    if kinds.len() > limits.batch {
+        return invalid("depends_on", format!("names {} jobs, the limit is {}", kinds.len(), limits.batch));
+    }
+    Ok((kinds.into_iter().map(|(parent, kind)| Edge { parent, kind }).collect(), fills))
 }
 
 fn due(run_at: Option<Timestamp>, delay_ms: Option<u64>, now: Timestamp) -> Result<Timestamp, Invalid> {

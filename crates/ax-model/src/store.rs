@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::catalogue::TaskSpec;
+use crate::flow::{Edge, FlowCounts, FlowRetry, FlowState};
 use crate::gates::{Asker, JobWhy, LimitUse, QueueWhy};
 use crate::ids::{JobId, NodeId, Token};
 use crate::job::{Cause, ErrorInfo, Job, Life, OnCrash, Progress, State};
@@ -29,6 +30,30 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// one is answered with that one.
     fn enqueue(&self, jobs: Vec<NewJob>) -> Reply<'_, Result<Vec<Enqueued>, EnqueueRefusal>>;
 
+    /// Stores a flow and all its jobs, or nothing, in one transaction. A flow whose id is there is answered with its jobs,
+    /// none of them `created`.
+    fn submit_flow(&self, flow: NewFlow, jobs: Vec<NewJob>) -> Reply<'_, Result<Vec<Enqueued>, EnqueueRefusal>>;
+
+    /// Makes a new run of a flow that has ended, for a person: its tries are counted afresh. With `All` also of one that
+    /// succeeded.
+    fn retry_flow(&self, id: JobId, retry: FlowRetry) -> Reply<'_, Result<FlowHead, FlowRefusal>>;
+
+    /// Cancels every job of a flow that has not ended, in one transaction; no new run is made. The answers are of the
+    /// jobs that this changed: those still active are to be stopped by their nodes.
+    fn cancel_flow(&self, id: JobId) -> Reply<'_, Result<Vec<Applied>, FlowRefusal>>;
+
+    /// A flow with all its jobs and edges.
+    fn flow(&self, id: JobId) -> Reply<'_, Option<Flow>>;
+
+    /// Flows, newest first; `after` is the number of the last one of the page before.
+    fn flows(&self, filter: FlowFilter, after: Option<Cursor>, limit: usize) -> Reply<'_, FlowPage>;
+
+    /// What a job waits for, or waited for: open edges first, at most `limit`.
+    fn upstream(&self, id: JobId, limit: usize) -> Reply<'_, Vec<Upstream>>;
+
+    /// The jobs that the map node `map` has made for `job`, as far as `job` depends on them, in the order of the list.
+    fn made_by(&self, job: JobId, map: JobId) -> Reply<'_, Vec<JobId>>;
+
     /// Takes due jobs of the offered tasks in rank order. With `park`, a claim that finds nothing waits inside the store
     /// and is tried again, before the commit, by each transaction that adds or releases work, and when a job falls due;
     /// a store may see the claim and later writes in one transaction.
@@ -46,7 +71,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     fn recover(&self, keep: NodeId, limit: usize) -> Reply<'_, Vec<Recovered>>;
 
     /// Expires waiting jobs whose `start_before` has passed; at most `limit`.
-    fn expire(&self, limit: usize) -> Reply<'_, Vec<JobId>>;
+    fn expire(&self, limit: usize) -> Reply<'_, Vec<Applied>>;
 
     /// Adds tasks to the catalogue, or brings their defaults up to date.
     fn put_tasks(&self, tasks: Vec<TaskSpec>) -> Reply<'_, ()>;
@@ -148,6 +173,118 @@ pub enum EnqueueRefusal {
         /// Where it stands.
         state: State,
     },
+    /// It depends on a job that there is not: the id is wrong, or the job was deleted when its time was over.
+    UnknownParent {
+        /// Which of the batch, from 0.
+        index: usize,
+        /// The id.
+        parent: JobId,
+    },
+    /// Jobs of the batch wait for each other: the path, from a job back to itself.
+    Cycle(Vec<JobId>),
+}
+
+/// A flow to be stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewFlow {
+    /// Its public name; ids of jobs and flows are of one kind.
+    pub id: JobId,
+    /// What people call it.
+    pub name: String,
+    /// Runs in all that it may have by itself.
+    pub max_attempts: u32,
+    /// What a new run makes anew.
+    pub retry: FlowRetry,
+    /// First ancestor of its jobs.
+    pub root_id: JobId,
+    /// When it was submitted.
+    pub created_at: Timestamp,
+}
+
+/// A flow as it is, without its jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowHead {
+    /// The store's own number: rises in order of submission.
+    pub seq: i64,
+    /// What was asked.
+    pub spec: NewFlow,
+    /// Which run this is, from 1.
+    pub attempt: u32,
+    /// Which run since a person last asked for one, from 1: what counts against `max_attempts`.
+    pub tries: u32,
+    /// The run before.
+    pub retry_of: Option<JobId>,
+    /// The run after.
+    pub next: Option<JobId>,
+    /// It was cancelled as a whole.
+    pub cancel_asked: bool,
+    /// Its jobs by what matters.
+    pub counts: FlowCounts,
+    /// When its last job ended; `None` = it runs.
+    pub finished_at: Option<Timestamp>,
+}
+
+impl FlowHead {
+    /// Where it stands.
+    #[must_use]
+    pub fn state(&self) -> FlowState {
+        self.counts.state(self.cancel_asked)
+    }
+}
+
+/// A flow with all its jobs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flow {
+    /// The flow.
+    pub head: FlowHead,
+    /// Its jobs in the order in which they were made, as listings show them.
+    pub jobs: Vec<Listed>,
+    /// For each edge into one of them: the child (its place in `jobs`), and what it waits for.
+    pub edges: Vec<(usize, Upstream)>,
+}
+
+/// What a job waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upstream {
+    /// The parent and the condition.
+    pub edge: Edge,
+    /// What people call the parent: its name in the flow, else its task.
+    pub name: String,
+    /// Where the parent stands.
+    pub state: State,
+    /// Whether the edge holds; `None` = open.
+    pub settled: Option<bool>,
+}
+
+/// Which flows to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FlowFilter {
+    /// In one of these states; empty = any.
+    pub states: Vec<FlowState>,
+    /// With this name.
+    pub name: Option<String>,
+}
+
+/// One page of flows, newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FlowPage {
+    /// The flows.
+    pub flows: Vec<FlowHead>,
+    /// Where to go on; `None` = this was the last page.
+    pub next: Option<Cursor>,
+}
+
+/// Why nothing was done to a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FlowRefusal {
+    /// There is no such flow.
+    NotFound,
+    /// It has not ended.
+    Running,
+    /// It has ended.
+    Ended(FlowState),
+    /// It has been run again: this is the run after it.
+    Superseded(JobId),
 }
 
 /// Who asks for work, and for what.
@@ -202,6 +339,8 @@ pub struct Claimed {
     pub root_id: JobId,
     /// Idempotency key, if it was given one.
     pub key: Option<String>,
+    /// Its arguments have places for results of its parents, which the claimer fills.
+    pub fills: bool,
 }
 
 /// Names one attempt: where its row is, which job it is, and its fence.
@@ -242,6 +381,43 @@ pub struct Applied {
     pub id: JobId,
     /// Where it stands now.
     pub life: Life,
+    /// What else came of it, in the same transaction.
+    pub also: Vec<Also>,
+}
+
+/// What the end (or the retry) of a job did to others.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Also {
+    /// A job that waited for it can never run.
+    Skipped(Box<Skipped>),
+    /// It was the last job of a flow.
+    FlowEnded {
+        /// The flow.
+        id: JobId,
+        /// How it ended.
+        state: FlowState,
+        /// The new run that was made at once.
+        next: Option<JobId>,
+    },
+}
+
+/// A job that was skipped, as far as its log line tells.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Skipped {
+    /// The job.
+    pub id: JobId,
+    /// Its trace_id.
+    pub trace_id: String,
+    /// First ancestor.
+    pub root_id: JobId,
+    /// Its task.
+    pub task: String,
+    /// Its queue.
+    pub queue: String,
+    /// When it was enqueued.
+    pub created_at: Timestamp,
+    /// Why.
+    pub reason: String,
 }
 
 /// A lease that a recovery ended.
@@ -257,6 +433,8 @@ pub struct Recovered {
     pub cause: Cause,
     /// Where the job stands now.
     pub life: Life,
+    /// What else came of it.
+    pub also: Vec<Also>,
 }
 
 /// A change to a queue's switches; `None` leaves one as it is.

@@ -1,11 +1,13 @@
 //! Load the rows, ask `decide`, save: the one road of every event.
 
+use ax_model::flow::Verdict;
 use ax_model::lifecycle::{Event, Refusal, decide};
 use ax_model::store::{Act, Applied, AttemptRef, StoreError, Target};
 use ax_model::unique::content_digest;
 use ax_model::{JobId, Progress, rate};
 use rusqlite::{OptionalExtension, params};
 
+use crate::edges;
 use crate::enqueue::key_holder;
 use crate::rows::Standing;
 use crate::store::sqlite_error;
@@ -30,10 +32,16 @@ fn apply_one(tx: &mut Tx<'_, '_>, act: &Act) -> Result<Result<Applied, Refusal>,
         Ok(change) => change,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    if act.event == Event::RetryAsked
-        && let Err(refusal) = take_key_again(tx, &standing)?
-    {
-        return Ok(Err(refusal));
+    let mut waits = false;
+    if act.event == Event::RetryAsked {
+        match edges::of_child(tx, standing.seq)?.verdict() {
+            Verdict::Met => {}
+            Verdict::Waits => waits = true,
+            Verdict::Impossible => return Ok(Err(Refusal::Upstream(edges::broken_parent(tx, standing.seq)?))),
+        }
+        if let Err(refusal) = take_key_again(tx, &standing)? {
+            return Ok(Err(refusal));
+        }
     }
     if let Some(what) = action(&act.event) {
         tx.note_action(standing.seq, what)?;
@@ -44,7 +52,15 @@ fn apply_one(tx: &mut Tx<'_, '_>, act: &Act) -> Result<Result<Applied, Refusal>,
     if change.life != standing.life {
         tx.save(&standing, &change)?;
     }
-    Ok(Ok(Applied { id: standing.id, life: change.life }))
+    let mut life = change.life;
+    if waits {
+        let standing = Standing { life, ..standing };
+        if let Ok(change) = decide(&standing.policy, &life, &Event::Blocked, tx.now, act.chance) {
+            tx.save(&standing, &change)?;
+            life = change.life;
+        }
+    }
+    Ok(Ok(Applied { id: standing.id, life, also: edges::settle(tx)? }))
 }
 
 /// The word in the history for what a person or client asked.

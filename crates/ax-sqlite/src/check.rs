@@ -57,6 +57,35 @@ pub(crate) fn check(conn: &Connection) -> rusqlite::Result<Vec<String>> {
         faults.push(format!("kept counts {kept:?} differ from the rows {real:?}"));
     }
     for (sql, what) in [
+        (
+            "SELECT count(*) FROM edges WHERE parent NOT IN (SELECT seq FROM jobs) OR child NOT IN (SELECT seq FROM jobs)",
+            "edges of jobs that are gone",
+        ),
+        (
+            "SELECT count(*) FROM edges JOIN jobs ON jobs.seq = parent WHERE settled IS NULL AND state IN (4, 5, 6, 7)",
+            "edges that the end of their parent has not settled",
+        ),
+        (
+            "SELECT count(*) FROM edges JOIN jobs ON jobs.seq = parent WHERE flags & 8 = 0",
+            "edges of parents that do not know of them",
+        ),
+        (
+            "SELECT count(*) FROM jobs WHERE state = 0 AND (flags & 4 <> 0) AND NOT EXISTS (
+                 SELECT 1 FROM edges WHERE child = jobs.seq AND settled IS NULL)",
+            "jobs that wait for others that have all ended",
+        ),
+        (
+            "SELECT count(*) FROM jobs WHERE (flags & 16 <> 0) <> (seq IN (SELECT seq FROM places))",
+            "jobs whose mark and place in a flow do not go together",
+        ),
+        (
+            // Deleted jobs are still counted by how they ended.
+            "SELECT count(*) FROM flows, (SELECT flow, count(*) AS n, sum(state NOT IN (4, 5, 6, 7)) AS waiting,
+                     sum(state = 5) AS died, sum(state = 6) AS stopped FROM places JOIN jobs USING (seq) GROUP BY flow)
+                 ON flow = seq WHERE jobs <> n OR open <> waiting OR dead < died OR cancelled < stopped
+                 OR (open = 0) <> (finished_at IS NOT NULL)",
+            "flows whose counts differ from their jobs",
+        ),
         ("SELECT count(*) FROM keys WHERE seq NOT IN (SELECT seq FROM jobs)", "keys of jobs that are gone"),
         ("SELECT count(*) FROM tags WHERE seq NOT IN (SELECT seq FROM jobs)", "tags of jobs that are gone"),
         ("SELECT count(*) FROM attempts WHERE seq NOT IN (SELECT seq FROM jobs)", "attempts of jobs that are gone"),

@@ -8,7 +8,7 @@ use ax_model::{Chance, JobId, NodeId, Timestamp, Token};
 use rusqlite::params;
 
 use crate::permits::Permits;
-use crate::rows::{STANDING, Standing, optional_span, standing, standing_columns};
+use crate::rows::{FILLS, STANDING, Standing, optional_span, standing, standing_columns};
 use crate::runs::Runs;
 use crate::store::sqlite_error;
 use crate::tx::Tx;
@@ -78,6 +78,7 @@ fn take(tx: &mut Tx<'_, '_>, seq: i64, node: NodeId, token: Token) -> Result<Cla
             trace_id: r.get::<_, Option<String>>(STANDING + 2)?.unwrap_or_else(|| at.id.simple()),
             root_id: r.get::<_, Option<[u8; 16]>>(STANDING + 3)?.map_or(at.id, JobId),
             key: r.get(STANDING + 4)?,
+            fills: at.marks & FILLS != 0,
         };
         Ok((at, claimed))
     };

@@ -1,13 +1,15 @@
 //! New jobs: all of a request or none of it; a key that already has a job is answered with that one.
 
 use ax_model::lifecycle::{Change, Event, Note, decide};
-use ax_model::new_job::{IfExists, NewJob};
+use ax_model::new_job::{IfExists, NewJob, batch_cycle};
 use ax_model::store::{EnqueueRefusal, Enqueued, StoreError};
 use ax_model::unique::content_digest;
 use ax_model::{JobId, KeyId, Life, State, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
-use crate::rows::{coded, to_sql_ms};
+use crate::edges;
+use crate::links::Links;
+use crate::rows::{FILLS, coded, flags, to_sql_ms};
 use crate::store::sqlite_error;
 use crate::tx::Tx;
 
@@ -16,41 +18,68 @@ pub(crate) const INSERT: &str = "INSERT INTO jobs (seq, id, lane, priority, stat
      interruptions, flags, updated_at, start_before, created_at, timeout_ms, max_attempts, max_interruptions,
      retry_base_ms, retry_cap_ms, on_crash, unique_for_ms, trace_id, root_id, key, tags, args, kwargs, concurrency_key,
      ckey)
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, 0, 0, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, 0, ?26, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
      ?21, ?22, ?23, ?24, ?25) ON CONFLICT (id) DO NOTHING";
 
 type Answer<T> = Result<Result<T, EnqueueRefusal>, StoreError>;
 
 pub(crate) fn enqueue(tx: &mut Tx<'_, '_>, jobs: &[NewJob]) -> Answer<Vec<Enqueued>> {
-    // Lanes are made outside the part that may be undone: the writer's memory of them then always matches the file.
-    let mut lanes = Vec::with_capacity(jobs.len());
-    for job in jobs {
-        lanes.push(tx.lane(&job.spec.queue, &job.spec.task)?);
-    }
+    let lanes = lanes_of(tx, jobs)?;
     // One job can't be half done: each of its refusals comes before its first write.
-    if let ([job], [lane]) = (jobs, lanes.as_slice()) {
-        return Ok(enqueue_one(tx, job, *lane, 0)?.map(|done| vec![done]));
+    if let ([job], [lane]) = (jobs, lanes.as_slice())
+        && job.stands_alone()
+    {
+        return Ok(enqueue_one(tx, job, *lane, 0, 0)?.map(|done| vec![done]));
     }
     tx.all_or_nothing(|tx| {
-        let mut done = Vec::with_capacity(jobs.len());
-        for (index, (job, lane)) in jobs.iter().zip(lanes).enumerate() {
-            match enqueue_one(tx, job, lane, index)? {
-                Ok(one) => done.push(one),
-                Err(refusal) => return Ok(Err(refusal)),
-            }
+        let done = enqueue_all(tx, jobs, &lanes)?;
+        if done.is_ok() {
+            edges::settle(tx)?;
         }
-        Ok(Ok(done))
+        Ok(done)
     })
 }
 
-fn enqueue_one(tx: &mut Tx<'_, '_>, job: &NewJob, lane: usize, index: usize) -> Answer<Enqueued> {
+/// Lanes are made outside the part that may be undone: the writer's memory of them then always matches the file.
+pub(crate) fn lanes_of(tx: &mut Tx<'_, '_>, jobs: &[NewJob]) -> Result<Vec<usize>, StoreError> {
+    jobs.iter().map(|job| tx.lane(&job.spec.queue, &job.spec.task)).collect()
+}
+
+/// Call it where what it wrote is undone when it refuses, and `edges::settle` when it does not.
+pub(crate) fn enqueue_all(tx: &mut Tx<'_, '_>, jobs: &[NewJob], lanes: &[usize]) -> Answer<Vec<Enqueued>> {
+    if let Some(path) = batch_cycle(jobs) {
+        return Ok(Err(EnqueueRefusal::Cycle(path)));
+    }
+    let mut links = Links::of(jobs);
+    let mut done = Vec::with_capacity(jobs.len());
+    for (index, (job, lane)) in jobs.iter().zip(lanes).enumerate() {
+        let marks = links.marks(tx, job)?;
+        match enqueue_one(tx, job, *lane, index, marks)? {
+            Ok(one) => {
+                links.made(tx, job, &one)?;
+                done.push(one);
+            }
+            Err(refusal) => return Ok(Err(refusal)),
+        }
+    }
+    for (index, (job, one)) in jobs.iter().zip(&done).enumerate() {
+        if one.created
+            && let Err(refusal) = links.draw(tx, index, job)?
+        {
+            return Ok(Err(refusal));
+        }
+    }
+    Ok(Ok(done))
+}
+
+fn enqueue_one(tx: &mut Tx<'_, '_>, job: &NewJob, lane: usize, index: usize, marks: i64) -> Answer<Enqueued> {
     if let (Some(key), Some(digest)) = (&job.spec.key, &job.digest)
         && let Some(holder) = key_holder(tx, &job.spec.task, key)?
         && holder.holds(tx.now)
     {
         return meet_holder(tx, job, digest, &holder, lane, index);
     }
-    if !insert(tx, job, lane)? {
+    if !insert(tx, job, lane, marks)? {
         return same_id(tx, job, index);
     }
     if let (Some(key), Some(digest)) = (&job.spec.key, &job.digest) {
@@ -61,10 +90,11 @@ fn enqueue_one(tx: &mut Tx<'_, '_>, job: &NewJob, lane: usize, index: usize) -> 
 }
 
 /// Inserts the row; `false` when its id is taken.
-fn insert(tx: &mut Tx<'_, '_>, job: &NewJob, lane: usize) -> Result<bool, StoreError> {
+fn insert(tx: &mut Tx<'_, '_>, job: &NewJob, lane: usize, marks: i64) -> Result<bool, StoreError> {
     let seq = tx.memory.next_seq;
     let spec = &job.spec;
-    let life = Life::fresh(job.run_at, job.start_before, tx.now);
+    let life = Life { blocked: !job.edges.is_empty(), ..Life::fresh(job.run_at, job.start_before, tx.now) };
+    let marks = marks + if job.fills { FILLS } else { 0 };
     let key = spec.concurrency_key.as_deref().map(KeyId::of);
     // The id's own digits are the default trace_id: kept as NULL, which spares 32 bytes a row.
     let trace_id = (spec.trace_id != spec.id.simple()).then_some(spec.trace_id.as_str());
@@ -97,6 +127,7 @@ fn insert(tx: &mut Tx<'_, '_>, job: &NewJob, lane: usize) -> Result<bool, StoreE
             spec.kwargs,
             spec.concurrency_key,
             key.map(|key| key.0),
+            flags(&life) + marks,
         ])
         .map_err(|e| sqlite_error(&e))?;
     if inserted == 0 {
@@ -107,7 +138,9 @@ fn insert(tx: &mut Tx<'_, '_>, job: &NewJob, lane: usize) -> Result<bool, StoreE
     }
     tx.note_block(lane, seq)?;
     tx.memory.next_seq += 1;
-    tx.note_due(lane, spec.priority, key, (life.run_at.0, seq));
+    if let Some(due) = life.claim_at() {
+        tx.note_due(lane, spec.priority, key, (due.0, seq));
+    }
     tx.deltas.count(lane, life.state, 1);
     Ok(true)
 }

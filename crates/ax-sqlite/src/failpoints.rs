@@ -15,6 +15,7 @@ pub(crate) enum Kind {
     Prune,
     Expire,
     Tasks,
+    Flow,
 }
 
 /// Every point there is: the crash harness fails a run that never reached one of them.
@@ -35,6 +36,8 @@ pub const ALL: &[&str] = &[
     "expire.after_commit",
     "tasks.before_commit",
     "tasks.after_commit",
+    "flow.before_commit",
+    "flow.after_commit",
 ];
 
 struct Armed {

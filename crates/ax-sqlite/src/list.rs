@@ -68,7 +68,7 @@ pub(crate) fn list(
     Ok(Page { jobs, next: next.map(Cursor) })
 }
 
-fn listed(row: &rusqlite::Row<'_>) -> rusqlite::Result<Listed> {
+pub(crate) fn listed(row: &rusqlite::Row<'_>) -> rusqlite::Result<Listed> {
     let bytes = |i| row.get::<_, Option<u32>>(i).map(|n| n.map(|n| n as usize));
     Ok(Listed {
         job: job(row)?,
@@ -188,6 +188,10 @@ impl Search<'_> {
                             state.code()
                         );
                         sources.push(Source::new(index, condition, vec![Value::from(*lane), Value::from(due)]));
+                    }
+                    if !self.filter.ready {
+                        let condition = "lane = ? AND state = 0 AND claim_at IS NULL";
+                        sources.push(Source::new("jobs INDEXED BY jobs_blocked", condition, lane_value()));
                     }
                 }
                 State::Pending | State::Success => walked.push(*lane),

@@ -2,14 +2,24 @@
 
 use ax_model::KeyId;
 use ax_model::ids::{JobId, NodeId, Token};
-use ax_model::job::{Cause, ErrorInfo, Job, Lease, Life, OnCrash, Policy, Progress, Spec, State};
+use ax_model::job::{Cause, ErrorInfo, Job, Lease, Life, OnCrash, Place, Policy, Progress, Spec, State};
 use ax_model::time::Timestamp;
 use rusqlite::Row;
 use rusqlite::types::Type;
 
-/// Flag bits of `jobs.flags`.
+/// Flag bits of `jobs.flags`: those of a life.
 const CAREFUL: i64 = 1;
 const CANCEL_REQUESTED: i64 = 2;
+const BLOCKED: i64 = 4;
+/// Flag bits that are no part of a life: they say which other tables know the job, so that the many that no other table
+/// knows are not sought there.
+pub(crate) const MARKS: i64 = PARENT | IN_FLOW | FILLS;
+/// Others wait for it, or have waited.
+pub(crate) const PARENT: i64 = 8;
+/// It has a place in a flow.
+pub(crate) const IN_FLOW: i64 = 16;
+/// Its arguments have places for results.
+pub(crate) const FILLS: i64 = 32;
 
 /// What `decide` needs of a job, and where its row is.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +33,8 @@ pub(crate) struct Standing {
     pub(crate) key: Option<KeyId>,
     pub(crate) life: Life,
     pub(crate) policy: Policy,
+    /// `MARKS`.
+    pub(crate) marks: i64,
 }
 
 /// The columns that `standing` reads, in its order.
@@ -55,6 +67,7 @@ pub(crate) fn standing(row: &Row<'_>) -> rusqlite::Result<Standing> {
         lease,
         careful: flags & CAREFUL != 0,
         cancel_requested: flags & CANCEL_REQUESTED != 0,
+        blocked: flags & BLOCKED != 0,
         last_cause: match row.get::<_, Option<i64>>(12)? {
             Some(_) => Some(coded(row, 12, Cause::from_code)?),
             None => None,
@@ -74,12 +87,15 @@ pub(crate) fn standing(row: &Row<'_>) -> rusqlite::Result<Standing> {
     };
     let lane: i64 = row.get(2)?;
     let lane = usize::try_from(lane - 1).map_err(|_| unreadable(2))?;
+    let marks = flags & MARKS;
     let key = row.get::<_, Option<i64>>(23)?.map(KeyId);
-    Ok(Standing { seq: row.get(0)?, id: JobId(row.get(1)?), lane, priority: row.get(3)?, key, life, policy })
+    Ok(Standing { seq: row.get(0)?, id: JobId(row.get(1)?), lane, priority: row.get(3)?, key, life, policy, marks })
 }
 
 pub(crate) fn flags(life: &Life) -> i64 {
-    i64::from(life.careful) * CAREFUL + i64::from(life.cancel_requested) * CANCEL_REQUESTED
+    i64::from(life.careful) * CAREFUL
+        + i64::from(life.cancel_requested) * CANCEL_REQUESTED
+        + i64::from(life.blocked) * BLOCKED
 }
 
 /// The columns that `job` reads after the standing ones: `heavy` with the long texts, `light` with those of at most `?2`
@@ -90,7 +106,11 @@ macro_rules! job_columns {
             $crate::rows::standing_columns!(),
             ", created_at, timeout_ms, unique_for_ms, trace_id, root_id, key, tags, \
          progress, last_error, args, kwargs, result, (SELECT queue FROM lanes l WHERE l.lane = jobs.lane), \
-         (SELECT task FROM lanes l WHERE l.lane = jobs.lane), concurrency_key"
+         (SELECT task FROM lanes l WHERE l.lane = jobs.lane), \
+         iif(flags & 16, (SELECT id FROM flows f WHERE f.seq = (SELECT flow FROM places p WHERE p.seq = jobs.seq)), NULL), \
+         iif(flags & 16, (SELECT node FROM places p WHERE p.seq = jobs.seq), NULL), \
+         iif(flags & 16, (SELECT made_by FROM places p WHERE p.seq = jobs.seq), NULL), \
+         iif(flags & 16, (SELECT made_index FROM places p WHERE p.seq = jobs.seq), NULL), concurrency_key"
         )
     };
     (ended) => {
@@ -98,7 +118,11 @@ macro_rules! job_columns {
             $crate::rows::standing_columns!(),
             ", created_at, timeout_ms, unique_for_ms, trace_id, root_id, key, tags, \
          progress, last_error, '', '', result, (SELECT queue FROM lanes l WHERE l.lane = jobs.lane), \
-         (SELECT task FROM lanes l WHERE l.lane = jobs.lane), concurrency_key"
+         (SELECT task FROM lanes l WHERE l.lane = jobs.lane), \
+         iif(flags & 16, (SELECT id FROM flows f WHERE f.seq = (SELECT flow FROM places p WHERE p.seq = jobs.seq)), NULL), \
+         iif(flags & 16, (SELECT node FROM places p WHERE p.seq = jobs.seq), NULL), \
+         iif(flags & 16, (SELECT made_by FROM places p WHERE p.seq = jobs.seq), NULL), \
+         iif(flags & 16, (SELECT made_index FROM places p WHERE p.seq = jobs.seq), NULL), concurrency_key"
         )
     };
     (light) => {
@@ -107,7 +131,11 @@ macro_rules! job_columns {
             ", created_at, timeout_ms, unique_for_ms, trace_id, root_id, key, tags, \
          progress, last_error, iif(octet_length(args) <= ?2, args, ''), iif(octet_length(kwargs) <= ?2, kwargs, ''), \
          iif(octet_length(result) <= ?2, result, NULL), (SELECT queue FROM lanes l WHERE l.lane = jobs.lane), \
-         (SELECT task FROM lanes l WHERE l.lane = jobs.lane), concurrency_key, octet_length(args), octet_length(kwargs), \
+         (SELECT task FROM lanes l WHERE l.lane = jobs.lane), \
+         iif(flags & 16, (SELECT id FROM flows f WHERE f.seq = (SELECT flow FROM places p WHERE p.seq = jobs.seq)), NULL), \
+         iif(flags & 16, (SELECT node FROM places p WHERE p.seq = jobs.seq), NULL), \
+         iif(flags & 16, (SELECT made_by FROM places p WHERE p.seq = jobs.seq), NULL), \
+         iif(flags & 16, (SELECT made_index FROM places p WHERE p.seq = jobs.seq), NULL), concurrency_key, octet_length(args), octet_length(kwargs), \
          octet_length(result)"
         )
     };
@@ -115,7 +143,7 @@ macro_rules! job_columns {
 pub(crate) use job_columns;
 
 /// Where the lengths of a light row stand.
-pub(crate) const LISTED: usize = STANDING + 15;
+pub(crate) const LISTED: usize = STANDING + 19;
 
 pub(crate) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     let base = STANDING;
@@ -135,7 +163,7 @@ pub(crate) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         root_id: row.get::<_, Option<[u8; 16]>>(base + 4)?.map_or(id, JobId),
         key: row.get(base + 5)?,
         unique_for_ms: span(row, base + 2)?,
-        concurrency_key: row.get(base + 14)?,
+        concurrency_key: row.get(base + 18)?,
         tags: tags.map(|t| serde_json::from_str(&t).unwrap_or_default()).unwrap_or_default(),
         created_at: Timestamp(row.get(base)?),
     };
@@ -147,7 +175,17 @@ pub(crate) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         result: row.get(base + 11)?,
         last_error: error(row, base + 8)?,
         progress: progress.and_then(|p| serde_json::from_str::<Progress>(&p).ok()),
+        place: place(row, base + 14)?,
     })
+}
+
+fn place(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Place>> {
+    let Some(flow) = row.get::<_, Option<[u8; 16]>>(at)? else { return Ok(None) };
+    let made_by = match (row.get::<_, Option<[u8; 16]>>(at + 2)?, row.get(at + 3)?) {
+        (Some(map), Some(index)) => Some((JobId(map), index)),
+        _ => None,
+    };
+    Ok(Some(Place { flow: JobId(flow), node: row.get(at + 1)?, made_by }))
 }
 
 pub(crate) fn error(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<ErrorInfo>> {

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ax_model::fair::Rounds;
+use ax_model::flow::FlowRetry;
 use ax_model::gates::{Asker, JobWhy, LimitUse, QueueWhy};
 use ax_model::job::{Job, State};
 use ax_model::lifecycle::Refusal;
@@ -16,9 +17,9 @@ use ax_model::new_job::NewJob;
 use ax_model::permits::LimitWrite;
 use ax_model::priority::{Ageing, Picker};
 use ax_model::store::{
-    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter,
-    HistoryEntry, LaneStats, Matching, Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError,
-    StoreErrorKind,
+    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, Flow,
+    FlowFilter, FlowHead, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue,
+    QueueChange, Recovered, Reply, Store, StoreError, StoreErrorKind, Upstream,
 };
 use ax_model::{Clock, JobId, Limit, NodeId, Progress, Subject, TaskSpec, Timestamp};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -29,7 +30,9 @@ use crate::lock::{Lock, LockHolder, acquire, private, resolved};
 use crate::readers::Readers;
 use crate::tx::{Memory, Tx};
 use crate::writer::{Message, Parked, Write, Writer, closed};
-use crate::{apply, check, enqueue, inspect, leases, limits, list, migrate, queues, retention, tasks, why};
+use crate::{
+    apply, check, enqueue, flows, flows_read, inspect, leases, limits, list, migrate, queues, retention, tasks, why,
+};
 
 /// The oldest SQLite without the WAL-reset bug, which can damage a file that two connections write or checkpoint.
 const OLDEST_SQLITE: i32 = 3_051_003;
@@ -225,6 +228,34 @@ impl Store for SqliteStore {
         self.write(Kind::Enqueue, jobs.len(), move |tx| enqueue::enqueue(tx, &jobs))
     }
 
+    fn submit_flow(&self, flow: NewFlow, jobs: Vec<NewJob>) -> Reply<'_, Result<Vec<Enqueued>, EnqueueRefusal>> {
+        self.write(Kind::Enqueue, jobs.len(), move |tx| flows::submit(tx, &flow, &jobs))
+    }
+
+    fn retry_flow(&self, id: JobId, retry: FlowRetry) -> Reply<'_, Result<FlowHead, FlowRefusal>> {
+        self.write(Kind::Flow, 1, move |tx| flows::retry(tx, id, retry))
+    }
+
+    fn cancel_flow(&self, id: JobId) -> Reply<'_, Result<Vec<Applied>, FlowRefusal>> {
+        self.write(Kind::Flow, 1, move |tx| flows::cancel(tx, id))
+    }
+
+    fn flow(&self, id: JobId) -> Reply<'_, Option<Flow>> {
+        self.readers.read(move |conn| snapshot(conn, |conn| flows_read::flow(conn, id)))
+    }
+
+    fn flows(&self, filter: FlowFilter, after: Option<Cursor>, limit: usize) -> Reply<'_, FlowPage> {
+        self.readers.read(move |conn| flows_read::flows(conn, &filter, after, limit))
+    }
+
+    fn upstream(&self, id: JobId, limit: usize) -> Reply<'_, Vec<Upstream>> {
+        self.readers.read(move |conn| flows_read::upstream(conn, id, limit))
+    }
+
+    fn made_by(&self, job: JobId, map: JobId) -> Reply<'_, Vec<JobId>> {
+        self.readers.read(move |conn| flows_read::made_by(conn, job, map))
+    }
+
     fn claim(&self, request: ClaimRequest) -> Reply<'_, Vec<Claimed>> {
         let (reply, answer) = oneshot::channel();
         let sent = self.sender().is_some_and(|s| s.send(Message::Claim(Parked::new(request, reply))).is_ok());
@@ -248,7 +279,7 @@ impl Store for SqliteStore {
         self.write(Kind::Recover, limit, move |tx| leases::recover(tx, keep, limit))
     }
 
-    fn expire(&self, limit: usize) -> Reply<'_, Vec<JobId>> {
+    fn expire(&self, limit: usize) -> Reply<'_, Vec<Applied>> {
         self.write(Kind::Expire, limit, move |tx| leases::expire(tx, limit))
     }
 

@@ -1,18 +1,18 @@
 //! One write transaction: the rows, what the writer remembers, and the counts that go with them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use ax_model::fair::Rounds;
 use ax_model::lifecycle::{Change, Note};
 use ax_model::priority::{Ageing, Picker};
 use ax_model::store::{StoreError, StoreErrorKind};
-use ax_model::{JobId, KeyId, Life, Timestamp};
+use ax_model::{JobId, KeyId, Life, State, Timestamp};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Statement, params};
 
 use crate::counts::Deltas;
 use crate::lanes::{Lanes, block_of};
 use crate::ledger::{Ledger, Whose};
-use crate::rows::{Standing, error_text, flags, standing, standing_columns};
+use crate::rows::{IN_FLOW, PARENT, Standing, error_text, flags, standing, standing_columns};
 use crate::store::sqlite_error;
 use crate::strands::{Place, Strands};
 
@@ -72,6 +72,7 @@ pub(crate) struct Hot<'c> {
     save: Statement<'c>,
     save_result: Statement<'c>,
     save_error: Statement<'c>,
+    save_clear: Statement<'c>,
 }
 
 impl<'c> Hot<'c> {
@@ -89,6 +90,7 @@ impl<'c> Hot<'c> {
             save: sql(save_sql!(""))?,
             save_result: sql(save_sql!(", result = ?17, last_error = NULL, progress = NULL"))?,
             save_error: sql(save_sql!(", last_error = ?17, progress = NULL"))?,
+            save_clear: sql(save_sql!(", result = NULL, last_error = NULL, progress = NULL"))?,
         })
     }
 }
@@ -102,6 +104,17 @@ pub(crate) struct Tx<'t, 'c> {
     pub(crate) ageing: Ageing,
     /// Read once for the whole batch.
     pub(crate) now: Timestamp,
+    /// Jobs whose end, or new life, others have still to learn of (`edges::settle`).
+    pub(crate) turned: VecDeque<Turned>,
+}
+
+/// A job that others know of has come to its end, or left it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turned {
+    /// As it is now.
+    pub(crate) at: Standing,
+    /// The state before.
+    pub(crate) from: State,
 }
 
 impl<'t, 'c> Tx<'t, 'c> {
@@ -125,6 +138,9 @@ impl<'t, 'c> Tx<'t, 'c> {
         if answer.is_err() {
             self.run("ROLLBACK TO part", [])?;
             self.deltas = before;
+            self.turned.clear();
+            // Marks that were set are not set any more.
+            self.memory.active.clear();
             self.memory.lanes.forget_blocks();
         }
         self.run("RELEASE part", [])?;
@@ -169,14 +185,15 @@ impl<'t, 'c> Tx<'t, 'c> {
         let life = &change.life;
         let error = match &change.note {
             Note::Error(error) => Some(error_text(error)),
-            Note::Keep | Note::Result(_) => None,
+            Note::Keep | Note::Clear | Note::Result(_) => None,
         };
         let (statement, text) = match &change.note {
             Note::Keep => (&mut self.hot.save, None),
+            Note::Clear => (&mut self.hot.save_clear, None),
             Note::Result(result) => (&mut self.hot.save_result, Some(result.as_str())),
             Note::Error(_) => (&mut self.hot.save_error, error.as_deref()),
         };
-        let saved = bind_life(statement, old.seq, life, text).and_then(|()| statement.raw_execute());
+        let saved = bind_life(statement, old.seq, life, old.marks, text).and_then(|()| statement.raw_execute());
         if saved.map_err(|e| sqlite_error(&e))? != 1 {
             return Err(StoreError::new(StoreErrorKind::Unusable, "a row vanished between load and save"));
         }
@@ -197,6 +214,9 @@ impl<'t, 'c> Tx<'t, 'c> {
             )?;
         }
         self.deltas.moved(old.lane, &old.life, life, change.ended.as_ref(), self.now);
+        if old.marks & (PARENT | IN_FLOW) != 0 && old.life.state.is_final() != life.state.is_final() {
+            self.turned.push_back(Turned { at: Standing { life: *life, ..*old }, from: old.life.state });
+        }
         self.remember(old, life);
         Ok(())
     }
@@ -239,6 +259,17 @@ impl<'t, 'c> Tx<'t, 'c> {
         }
     }
 
+    /// Notes in its row that others wait for a job.
+    pub(crate) fn mark_parent(&mut self, job: &Standing) -> Result<(), StoreError> {
+        if job.marks & PARENT == 0 {
+            self.run("UPDATE jobs SET flags = flags | ?2 WHERE seq = ?1", [job.seq, PARENT])?;
+            if let Some(known) = self.memory.active.get_mut(&job.seq) {
+                known.marks |= PARENT;
+            }
+        }
+        Ok(())
+    }
+
     /// Notes in a job's history what a person or client did to it.
     pub(crate) fn note_action(&self, seq: i64, what: &'static str) -> Result<(), StoreError> {
         self.run(
@@ -249,7 +280,13 @@ impl<'t, 'c> Tx<'t, 'c> {
     }
 }
 
-fn bind_life(statement: &mut Statement<'_>, seq: i64, life: &Life, text: Option<&str>) -> rusqlite::Result<()> {
+fn bind_life(
+    statement: &mut Statement<'_>,
+    seq: i64,
+    life: &Life,
+    marks: i64,
+    text: Option<&str>,
+) -> rusqlite::Result<()> {
     statement.raw_bind_parameter(1, seq)?;
     statement.raw_bind_parameter(2, life.state.code())?;
     statement.raw_bind_parameter(3, life.claim_at().map(|t| t.0))?;
@@ -259,7 +296,7 @@ fn bind_life(statement: &mut Statement<'_>, seq: i64, life: &Life, text: Option<
     statement.raw_bind_parameter(7, life.interruptions)?;
     statement.raw_bind_parameter(8, life.lease.map(|l| l.node.0.cast_signed()))?;
     statement.raw_bind_parameter(9, life.lease.map(|l| l.token.0.cast_signed()))?;
-    statement.raw_bind_parameter(10, flags(life))?;
+    statement.raw_bind_parameter(10, flags(life) + marks)?;
     statement.raw_bind_parameter(11, life.last_cause.map(ax_model::Cause::code))?;
     statement.raw_bind_parameter(12, life.claimed_at.map(|t| t.0))?;
     statement.raw_bind_parameter(13, life.started_at.map(|t| t.0))?;

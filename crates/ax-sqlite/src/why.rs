@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use ax_model::gates::{AHEAD_CAP, Asker, JobWhy, QueueWhy};
+use ax_model::gates::{AHEAD_CAP, Asker, JobWhy, QueueWhy, UPSTREAM_MAX};
 use ax_model::priority::{Ageing, Head, Stretch};
 use ax_model::store::{Queue, READY_CAP};
 use ax_model::{JobId, KeyId, Scope, Spec, Subject, Timestamp};
 use rusqlite::{Connection, params};
 
 use crate::inspect::{self, of_both_claim_indexes, queue_counts};
-use crate::{limits, queues};
+use crate::{flows_read, limits, queues};
 
 /// Jobs with concurrency keys that `ahead` looks at before it gives up: those behind full keys are not counted.
 const KEYED_LOOKED_AT: i64 = 20_000;
@@ -43,7 +43,8 @@ pub(crate) fn job(
     let offered = asker.offers.contains(&job.spec.task);
     let aged_from = ageing.aged_from(job.spec.priority, job.life.run_at);
     let queue = queue_row(conn, &job.spec.queue)?;
-    let mut why = JobWhy { now, queue, limits: under, job, offered, ahead: 0, aged_from };
+    let upstream = flows_read::upstream(conn, id, UPSTREAM_MAX)?;
+    let mut why = JobWhy { now, queue, limits: under, job, offered, ahead: 0, aged_from, upstream };
     if why.job.life.is_ready(now) {
         why.ahead = ahead(conn, &why, asker, ageing)?;
     }

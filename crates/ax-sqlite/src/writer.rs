@@ -2,6 +2,7 @@
 //! answers all: group commit by nature, no timer. Claims that find nothing stay parked here and are tried again inside
 //! each transaction that may have brought work, so that enqueue → start is one commit.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
@@ -405,7 +406,15 @@ impl Writer {
     ) -> Result<Vec<Granted>, (StoreError, Option<usize>)> {
         let now = self.clock.now();
         hot.begin.execute([]).map_err(|e| (sqlite_error(&e), None))?;
-        let mut tx = Tx { conn, hot, memory: &mut self.memory, deltas: Deltas::default(), ageing: self.ageing, now };
+        let mut tx = Tx {
+            conn,
+            hot,
+            memory: &mut self.memory,
+            deltas: Deltas::default(),
+            ageing: self.ageing,
+            now,
+            turned: VecDeque::new(),
+        };
         let mut kinds: Vec<Kind> = vec![];
         for (index, (kind, job)) in jobs.iter_mut().enumerate() {
             job.run(&mut tx).map_err(|e| (e, Some(index)))?;

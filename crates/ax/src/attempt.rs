@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ax_model::flow_request::MAP_TASK;
 use ax_model::lifecycle::Failure;
 use ax_model::limits::Limits;
 use ax_model::new_job::{self, Shape};
@@ -11,8 +12,11 @@ use ax_model::{Cause, ErrorInfo, Event, Timestamp};
 
 use crate::board::{Live, Phase};
 use crate::caught::caught;
+use crate::client::Client;
 use crate::health::Backoff;
+use crate::inputs::{self, Unfilled};
 use crate::journal::{Action, Step};
+use crate::map;
 use crate::node::{Node, Stage};
 use crate::runner::{Attempt, Outcome, Runner, StopReason};
 use crate::settle::Completion;
@@ -60,7 +64,7 @@ async fn run(node: &Arc<Node>, runner: &dyn Runner, slot: usize, job: Claimed) -
     } else if live.stop.is_withdrawn() {
         Some(Outcome::NotStarted("it was wanted back".to_owned()))
     } else {
-        Some(execute(node, runner, job, &live).await)
+        Some(prepared(node, runner, job, &live).await)
     };
     node.board.clear(slot);
     let Some(outcome) = outcome else { return true };
@@ -101,6 +105,24 @@ async fn write_start(node: &Node, live: &Live) -> bool {
                 node.sleep_before(Stage::Draining, backoff.next()).await;
             }
         }
+    }
+}
+
+/// Fills the places for results in its arguments, and lets the engine itself or the runner run it.
+async fn prepared(node: &Arc<Node>, runner: &dyn Runner, mut job: Claimed, live: &Arc<Live>) -> Outcome {
+    if job.fills {
+        job = match inputs::fill(node, job).await {
+            Ok(job) => job,
+            Err(Unfilled::Never(error)) => return Outcome::Fatal(error),
+            Err(Unfilled::Store(error)) => {
+                node.troubles.report(&node.timer, "read results", &error);
+                return Outcome::NotStarted(error.to_string());
+            }
+        };
+    }
+    match &*job.task {
+        MAP_TASK => map::run(&Client::new(Arc::clone(node)), &job, live).await,
+        _ => execute(node, runner, job, live).await,
     }
 }
 

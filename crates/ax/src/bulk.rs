@@ -121,6 +121,7 @@ impl Client {
                     continue;
                 }
             };
+            self.node.follow(&applied.also);
             let (life, action) = match act {
                 BulkAct::Cancel => (self.end_here(applied).await, Action::Cancel),
                 BulkAct::Retry => (applied.life, Action::Rerun),

@@ -21,7 +21,7 @@ use crate::runner::StopReason;
 use crate::settle::Completion;
 
 /// A waiting call reads its job at least this often: its end may be written by another node.
-const WAIT_READS_EVERY: Duration = Duration::from_secs(1);
+pub(crate) const WAIT_READS_EVERY: Duration = Duration::from_secs(1);
 /// Requests are checked in runs of this many; in between, other tasks of the runtime get their turn.
 const RESOLVE_RUN: usize = 500;
 
@@ -87,7 +87,10 @@ impl Client {
     }
 
     /// The catalogue; read again when it lacks a task that is asked for.
-    async fn catalogue_for(&self, requests: &[JobRequest]) -> Result<Arc<HashMap<String, TaskSpec>>, EnqueueError> {
+    pub(crate) async fn catalogue_for(
+        &self,
+        requests: &[JobRequest],
+    ) -> Result<Arc<HashMap<String, TaskSpec>>, EnqueueError> {
         let tasks = self.node.catalogue();
         if requests.iter().all(|request| tasks.contains_key(&request.task)) {
             return Ok(tasks);
@@ -95,7 +98,7 @@ impl Client {
         self.node.catalogue_read().await.map_err(EnqueueError::Store)
     }
 
-    fn resolve(
+    pub(crate) fn resolve(
         &self,
         index: usize,
         request: JobRequest,
@@ -211,7 +214,10 @@ impl Client {
     /// Outside, the store's own trouble; inside, why the job can't be cancelled.
     pub async fn cancel(&self, id: JobId) -> Result<Result<CancelReply, Refusal>, StoreError> {
         let life = match self.node.apply(Target::Job(id), Event::CancelAsked).await? {
-            Ok(applied) => self.end_here(applied).await,
+            Ok(applied) => {
+                self.node.follow(&applied.also);
+                self.end_here(applied).await
+            }
             Err(refusal) => return Ok(Err(refusal)),
         };
         self.log(id, Action::Cancel, life).await;
@@ -220,7 +226,7 @@ impl Client {
 
     /// Ends the attempt of a job whose cancel has been noted, if it is here. Returns where the job stands then.
     pub(crate) async fn end_here(&self, asked: Applied) -> Life {
-        let (node, Applied { id, life }) = (&self.node, asked);
+        let (node, Applied { id, life, .. }) = (&self.node, asked);
         if !life.state.is_active() {
             return life;
         }
@@ -230,6 +236,7 @@ impl Client {
             node.cancels.met(id, life.attempt);
             let event = Event::Stopped { fence: job.attempt.fence, started_at: None };
             if let Ok(Ok(stopped)) = node.apply(Target::Attempt(job.attempt), event.clone()).await {
+                node.follow(&stopped.also);
                 return stopped.life;
             }
             node.settler.push(Completion::new(Who::of(&job), job.attempt, event));
@@ -261,11 +268,12 @@ impl Client {
         let answer = self.node.apply(Target::Job(id), event).await?;
         if let Ok(applied) = &answer {
             self.log(id, action, applied.life).await;
+            self.node.follow(&applied.also);
         }
         Ok(answer)
     }
 
-    async fn log(&self, id: JobId, action: Action, life: Life) {
+    pub(crate) async fn log(&self, id: JobId, action: Action, life: Life) {
         self.node.waiters.wake(id);
         if let Ok(Some(job)) = self.node.store.get(id).await {
             self.node.tell(&Who::of_row(&job).step(action, life.state, life.attempt));
@@ -381,10 +389,10 @@ impl Client {
 }
 
 /// What the log says of a batch, noted before the store takes the jobs. Neighbours mostly share task and queue.
-struct EnqueueLog(Vec<Who>);
+pub(crate) struct EnqueueLog(Vec<Who>);
 
 impl EnqueueLog {
-    fn of(jobs: &[NewJob]) -> EnqueueLog {
+    pub(crate) fn of(jobs: &[NewJob]) -> EnqueueLog {
         let mut log: Vec<Who> = Vec::with_capacity(jobs.len());
         for NewJob { spec, .. } in jobs {
             let same = |before: Option<&Arc<str>>, text: &str| match before {
@@ -404,7 +412,7 @@ impl EnqueueLog {
         EnqueueLog(log)
     }
 
-    fn write(&self, node: &Node, stored: &[Enqueued]) {
+    pub(crate) fn write(&self, node: &Node, stored: &[Enqueued]) {
         for (who, stored) in self.0.iter().zip(stored).filter(|(_, stored)| stored.created) {
             let step = who.step(Action::Enqueue, State::Pending, 0);
             node.tell(&crate::journal::Step { trace_id: &stored.trace_id, ..step });

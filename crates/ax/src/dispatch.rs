@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use ax_model::flow_request::MAP_TASK;
 use ax_model::lifecycle::Fence;
 use ax_model::store::{AttemptRef, ClaimRequest, Claimed, Filter, StoreError, StoreErrorKind};
 use ax_model::{Event, State, TaskSpec};
@@ -147,16 +148,14 @@ async fn find_orphans(node: &Node) -> Result<(), StoreError> {
     }
 }
 
+/// What is claimed: the runner's tasks, and the engine's own.
 fn names_of(specs: &[TaskSpec]) -> Arc<[String]> {
-    specs.iter().map(|task| task.name.clone()).collect()
+    specs.iter().map(|task| task.name.clone()).chain([MAP_TASK.to_owned()]).collect()
 }
 
 /// Waits for room, then for jobs. Dropping the future withdraws the claim. A claim that waits in the store is repeated
 /// now and then, because its wake-up is a hint that may be lost.
 async fn claim(node: &Node, names: &Arc<[String]>) -> Result<Vec<Claimed>, StoreError> {
-    if names.is_empty() {
-        return std::future::pending().await;
-    }
     loop {
         let limit = room(node).await;
         let request = ClaimRequest { node: node.id, offers: Arc::clone(names), limit, park: true, seed: node.draw() };

@@ -111,6 +111,7 @@ impl Engine {
             for job in &recovered {
                 log_recovery(node, job).await;
                 node.waiters.wake(job.id);
+                node.follow(&job.also);
             }
             total += recovered.len();
             if recovered.len() < RECOVER_BATCH {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use ax_model::flow_request::cycle_text;
 use ax_model::store::{EnqueueRefusal, StoreError};
 use ax_model::{Invalid, JobId, State};
 
@@ -45,6 +46,15 @@ pub enum EnqueueError {
         /// Where it stands.
         state: State,
     },
+    /// It depends on a job that there is not.
+    UnknownParent {
+        /// Which job.
+        index: usize,
+        /// The id.
+        parent: JobId,
+    },
+    /// Jobs wait for each other: the path of ids, from a job back to itself.
+    Cycle(Vec<JobId>),
     /// More jobs than one request may have.
     TooMany {
         /// How many there were.
@@ -56,12 +66,30 @@ pub enum EnqueueError {
     Store(StoreError),
 }
 
+impl EnqueueError {
+    /// Which job of the batch is at fault, where one is.
+    #[must_use]
+    pub fn index(&self) -> Option<usize> {
+        match self {
+            EnqueueError::Invalid { index, .. }
+            | EnqueueError::UnknownTask { index, .. }
+            | EnqueueError::KeyConflict { index, .. }
+            | EnqueueError::IdConflict { index }
+            | EnqueueError::TooLate { index, .. }
+            | EnqueueError::UnknownParent { index, .. } => Some(*index),
+            EnqueueError::Cycle(_) | EnqueueError::TooMany { .. } | EnqueueError::Store(_) => None,
+        }
+    }
+}
+
 impl From<EnqueueRefusal> for EnqueueError {
     fn from(refusal: EnqueueRefusal) -> EnqueueError {
         match refusal {
             EnqueueRefusal::KeyConflict { index, existing } => EnqueueError::KeyConflict { index, existing },
             EnqueueRefusal::IdConflict { index } => EnqueueError::IdConflict { index },
             EnqueueRefusal::TooLate { index, existing, state } => EnqueueError::TooLate { index, existing, state },
+            EnqueueRefusal::UnknownParent { index, parent } => EnqueueError::UnknownParent { index, parent },
+            EnqueueRefusal::Cycle(path) => EnqueueError::Cycle(path),
         }
     }
 }
@@ -82,6 +110,15 @@ impl fmt::Display for EnqueueError {
             EnqueueError::IdConflict { .. } => f.write_str("the id is another job's"),
             EnqueueError::TooLate { existing, state, .. } => {
                 write!(f, "the key's job {existing} is {state}: it can't be replaced or rescheduled any more")
+            }
+            EnqueueError::UnknownParent { parent, .. } => {
+                write!(
+                    f,
+                    "it depends on job {parent}, which there is not: the id is wrong, or its time was over and it was deleted"
+                )
+            }
+            EnqueueError::Cycle(path) => {
+                f.write_str(&cycle_text(&path.iter().map(ToString::to_string).collect::<Vec<_>>()))
             }
             EnqueueError::TooMany { count, limit } => {
                 write!(f, "{count} jobs in one request, the limit is {limit}; send them in parts")

@@ -61,6 +61,8 @@ pub enum Action {
     MarkSuccess,
     /// A late word of an attempt that had lost its lease was refused.
     Refuse,
+    /// A job that it waited for has ended in a way that lets it never run.
+    Skip,
 }
 
 impl Action {
@@ -79,6 +81,7 @@ impl Action {
         Action::Rerun,
         Action::MarkSuccess,
         Action::Refuse,
+        Action::Skip,
     ];
 
     /// The word in the log.
@@ -98,6 +101,7 @@ impl Action {
             Action::Rerun => "rerun",
             Action::MarkSuccess => "mark_success",
             Action::Refuse => "refuse",
+            Action::Skip => "skip",
         }
     }
 }

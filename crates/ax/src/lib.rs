@@ -25,11 +25,15 @@ mod context;
 mod dispatch;
 mod engine;
 mod enqueue_error;
+mod flow_builder;
+mod flows;
 mod handlers;
 mod health;
+mod inputs;
 pub mod journal;
 mod limits;
 mod local_queue;
+mod map;
 mod metrics;
 mod node;
 mod open;
@@ -45,15 +49,17 @@ mod watcher;
 mod why;
 
 pub use ax_model as model;
+pub use ax_model::flow::FlowRetry;
+pub use ax_model::flow_request::{FlowError, FlowRequest, MapOver, NodeEdge, NodeRequest};
 pub use ax_model::limits::Limits;
 pub use ax_model::permits::{Limit, LimitChange, LimitWrite, Scope, Subject};
 pub use ax_model::store::{
-    Applied, AtRest, Counts, Cursor, Enqueued, Filter, HistoryEntry, Page, Queue, QueueChange, Store, StoreError,
-    StoreErrorKind,
+    Also, Applied, AtRest, Counts, Cursor, Enqueued, Filter, Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal,
+    HistoryEntry, Page, Queue, QueueChange, Store, StoreError, StoreErrorKind,
 };
 pub use ax_model::{
-    Cause, Clock, ErrorInfo, Invalid, Job, JobId, JobRequest, NodeId, OnCrash, Progress, Rate, Refusal, State,
-    TaskSpec, Timestamp, Token,
+    Cause, Clock, Edge, EdgeKind, ErrorInfo, FlowState, Invalid, Job, JobId, JobRequest, NodeId, OnCrash, Progress,
+    Rate, Refusal, State, TaskSpec, Timestamp, Token,
 };
 
 pub use bulk::{BulkAct, BulkReply};
@@ -62,6 +68,8 @@ pub use clock::{SystemClock, TestClock};
 pub use context::Context;
 pub use engine::Engine;
 pub use enqueue_error::EnqueueError;
+pub use flow_builder::{FlowBuilder, Item, NodeRef, ResultOf};
+pub use flows::{SubmitError, Submitted};
 pub use handlers::Handlers;
 pub use health::Health;
 pub use journal::{Action, Journal, Silent, Step};

@@ -276,6 +276,7 @@ mod tests {
             trace_id: id.simple(),
             root_id: id,
             key: None,
+            fills: false,
         }
     }
 

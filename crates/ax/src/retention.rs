@@ -46,9 +46,10 @@ pub(crate) async fn expire_all(node: Arc<Node>) {
 async fn expire(node: &Node) -> Result<(), StoreError> {
     loop {
         let expired = node.store.expire(BATCH).await?;
-        for id in &expired {
-            log_expiry(node, *id).await;
-            node.waiters.wake(*id);
+        for job in &expired {
+            log_expiry(node, job.id).await;
+            node.waiters.wake(job.id);
+            node.follow(&job.also);
         }
         if expired.len() < BATCH || node.stage() >= Stage::Draining {
             return Ok(());

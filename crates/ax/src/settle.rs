@@ -219,6 +219,7 @@ fn accepted(node: &Node, completion: &Completion, applied: &Applied) {
     if !status.is_active() && !status.is_waiting() {
         node.waiters.wake(applied.id);
     }
+    node.follow(&applied.also);
 }
 
 /// For the report of a stop.

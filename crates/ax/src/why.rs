@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ax_model::JobId;
 use ax_model::catalogue::nearest;
+use ax_model::flow_request::MAP_TASK;
 use ax_model::gates::{Asker, JobWhy, QueueWhy};
 use ax_model::store::StoreError;
 
@@ -94,7 +95,8 @@ impl Client {
             busy: node.local.busy(),
             running,
             local_queue: node.local.len(),
-            offers: self.offers().into(),
+            // With the engine's own task.
+            offers: self.offers().into_iter().chain([MAP_TASK.to_owned()]).collect(),
         }
     }
 }

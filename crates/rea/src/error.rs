@@ -61,9 +61,15 @@ codes! {
     JobFinal = "job_final" 409 "The job has ended",
     WrongState = "wrong_state" 409 "The job's state does not allow this",
     KeyHeld = "key_held" 409 "Another live job holds the same key",
+    Upstream = "upstream" 409 "A job that it depends on must be retried first",
+    FlowRunning = "flow_running" 409 "The flow has not ended",
+    FlowEnded = "flow_ended" 409 "The flow has ended",
+    FlowSuperseded = "flow_superseded" 409 "The flow has been run again",
     TooLarge = "too_large" 413 "The body is too large",
     BadContentType = "bad_content_type" 415 "Only uncompressed JSON is taken",
     UnknownTask = "unknown_task" 422 "No such task has ever been registered",
+    UnknownParent = "unknown_parent" 422 "It depends on a job that there is not",
+    Cycle = "cycle" 422 "Jobs wait for each other",
     UnknownField = "unknown_field" 422 "There is no such field",
     InvalidField = "invalid_field" 422 "A field has a value that is not allowed",
     BadCursor = "bad_cursor" 422 "The cursor is not one that this server gave out",
@@ -289,6 +295,12 @@ impl From<Refusal> for Problem {
             Refusal::KeyHeld(id) => Problem::new(Code::KeyHeld, format!("job {id} holds the key and has not ended"))
                 .with("existing", id.to_string())
                 .hint("wait for that job, or cancel it first"),
+            Refusal::Upstream(id) => Problem::new(
+                Code::Upstream,
+                format!("job {id}, which it depends on, has ended otherwise than it needs: it could only be skipped"),
+            )
+            .with("upstream", id.to_string())
+            .hint("retry that job first; this one follows"),
             Refusal::AlreadyStarted => Problem::new(Code::WrongState, "an attempt of the job has started before"),
             Refusal::TooEarly => Problem::new(Code::WrongState, "it is too early for that"),
             Refusal::Lost => Problem::new(Code::WrongState, "the lease is another attempt's"),
@@ -316,6 +328,16 @@ impl Problem {
                 let problem = Problem::new(Code::TooLate, detail).with("existing", existing.to_string());
                 (index, problem.with("state", state.as_str()))
             }
+            EnqueueError::UnknownParent { index, parent } => {
+                let problem = Problem::new(Code::UnknownParent, format!("there is no job {parent} to depend on"));
+                (
+                    index,
+                    problem
+                        .with("field", "depends_on")
+                        .hint("its id is wrong, or it was deleted when its time was over"),
+                )
+            }
+            EnqueueError::Cycle(_) => return Problem::new(Code::Cycle, error.to_string()).with("field", "depends_on"),
             EnqueueError::TooMany { count, limit } => return Problem::too_many(count, limit),
             EnqueueError::Store(error) => return error.into(),
         };

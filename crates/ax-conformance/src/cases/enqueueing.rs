@@ -36,7 +36,8 @@ pub(super) fn what_is_stored_is_what_was_asked(h: &mut Harness) {
         assert_eq!(answer, expected);
         let stored = h.job(new.spec.id);
         let life = Life::fresh(new.run_at, new.start_before, now);
-        let expected = Job { seq: stored.seq, spec: new.spec, life, result: None, last_error: None, progress: None };
+        let (spec, seq) = (new.spec, stored.seq);
+        let expected = Job { seq, spec, life, result: None, last_error: None, progress: None, place: None };
         assert_eq!(stored, expected);
         assert_eq!(h.history(expected.spec.id), vec![]);
     }

@@ -14,7 +14,7 @@ fn job() -> JobRequest {
 }
 
 fn expire(h: &mut Harness, limit: usize) -> Vec<JobId> {
-    done(h.store().expire(limit))
+    done(h.store().expire(limit)).into_iter().map(|expired| expired.id).collect()
 }
 
 /// Prunes to the end; how many jobs went.

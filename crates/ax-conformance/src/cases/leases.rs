@@ -118,7 +118,7 @@ pub(super) fn c029_a_claim_that_never_started_costs_nothing(h: &mut Harness) {
         let trace_id = h.job(id).spec.trace_id;
         let recovered = h.recover_all();
         let life = h.job(id).life;
-        assert_eq!(recovered, [Recovered { id, trace_id, attempt: n, cause: Cause::NeverStarted, life }]);
+        assert_eq!(recovered, [Recovered { id, trace_id, attempt: n, cause: Cause::NeverStarted, life, also: vec![] }]);
         assert_eq!((life.state, life.failures, life.interruptions), (State::Pending, 0, 0));
     }
     assert_eq!(h.history(id).len(), 10);

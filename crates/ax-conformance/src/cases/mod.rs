@@ -205,6 +205,25 @@ table! { $
         the_share_of_the_aged_goes_to_the_longest_due
         without_fairness_the_order_is_that_of_due_times
     }
+    flows {
+        c033_every_end_of_a_parent_decides_each_kind_of_edge
+        an_end_leaves_children_that_have_begun_or_ended_alone
+        all_success_edges_and_any_failure_edge_count
+        c035_a_join_is_decided_once_and_siblings_end_normally
+        c033_a_skip_goes_all_the_way_down
+        c034_a_parent_that_is_gone_is_refused_and_one_that_is_needed_stays
+        c036_a_circle_is_refused_with_its_path
+        c037_a_retry_lets_skipped_jobs_follow
+        a_retry_leaves_what_has_begun
+        a_flow_that_dies_is_run_again_from_what_failed
+        a_flow_can_be_run_again_whole_and_not_more_often_than_it_may
+        a_cancelled_flow_ends_cancelled_and_is_not_run_again
+        c038_runs_of_one_flow_do_not_mix
+        a_retried_job_reopens_its_flow
+        what_a_map_node_makes_is_waited_for
+        a_flow_is_pruned_as_a_whole_by_how_it_ended
+        a_waiting_claim_gets_a_child_with_the_end_of_its_parent
+    }
     resting {
         those_at_rest_are_told_with_their_results
         results_stop_at_their_limit_but_the_first_is_told

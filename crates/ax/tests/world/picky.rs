@@ -5,13 +5,14 @@ use std::sync::Arc;
 use ax::model::gates::{Asker, JobWhy, LimitUse, QueueWhy};
 use ax::model::new_job::NewJob;
 use ax::model::store::{
-    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, EnqueueRefusal, LaneStats, Matching, Pruned, Recovered,
-    Reply,
+    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, EnqueueRefusal, LaneStats, Matching, NewFlow, Pruned,
+    Recovered, Reply, Upstream,
 };
 use ax::model::{Event, Progress};
 use ax::{
-    Counts, Cursor, Enqueued, Filter, HistoryEntry, Job, JobId, Limit, LimitWrite, NodeId, Page, Queue, QueueChange,
-    Refusal, State, Store, StoreError, StoreErrorKind, Subject, TaskSpec, Timestamp,
+    Counts, Cursor, Enqueued, Filter, Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal, FlowRetry, HistoryEntry, Job,
+    JobId, Limit, LimitWrite, NodeId, Page, Queue, QueueChange, Refusal, State, Store, StoreError, StoreErrorKind,
+    Subject, TaskSpec, Timestamp,
 };
 
 /// Refuses batches in which an attempt succeeds with `"poison"`.
@@ -42,10 +43,17 @@ impl Store for Picky {
 
     pass_on! {
         enqueue(jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, EnqueueRefusal>;
+        submit_flow(flow: NewFlow, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, EnqueueRefusal>;
+        retry_flow(id: JobId, retry: FlowRetry) -> Result<FlowHead, FlowRefusal>;
+        cancel_flow(id: JobId) -> Result<Vec<Applied>, FlowRefusal>;
+        flow(id: JobId) -> Option<Flow>;
+        flows(filter: FlowFilter, after: Option<Cursor>, limit: usize) -> FlowPage;
+        upstream(id: JobId, limit: usize) -> Vec<Upstream>;
+        made_by(job: JobId, map: JobId) -> Vec<JobId>;
         claim(request: ClaimRequest) -> Vec<Claimed>;
         note_progress(notes: Vec<(AttemptRef, Progress)>) -> ();
         recover(keep: NodeId, limit: usize) -> Vec<Recovered>;
-        expire(limit: usize) -> Vec<JobId>;
+        expire(limit: usize) -> Vec<Applied>;
         put_tasks(tasks: Vec<TaskSpec>) -> ();
         tasks() -> Vec<TaskSpec>;
         set_queue(change: QueueChange) -> Queue;

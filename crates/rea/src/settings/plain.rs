@@ -199,6 +199,7 @@ fn engine(all: &Resolved) -> Options {
         name_chars: all.number(Key::NameMax),
         tags: all.number(Key::TagsMax),
         batch: all.number(Key::BatchMax),
+        edges: Limits::default().edges,
         page: all.number(Key::PageMax),
     };
     options.defaults = Defaults {

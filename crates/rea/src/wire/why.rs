@@ -1,9 +1,9 @@
 //! Why a job or a queue stands still, as users read it: each gate with its words, the first shut one in front, and what
 //! lifts it. What is open or shut is decided by `ax`; here it is only put into words.
 
-use ax::model::gates::{AHEAD_CAP, Gate, Holder, LimitUse};
+use ax::model::gates::{AHEAD_CAP, Gate, Holder, LimitUse, UPSTREAM_MAX};
 use ax::model::store::{Queue, READY_CAP};
-use ax::model::{Cause, Job, Scope, State, Timestamp};
+use ax::model::{Cause, EdgeKind, Job, Scope, State, Timestamp};
 use ax::{NodeWhy, RunningNow, WhyJob, WhyQueue};
 use serde::Serialize;
 
@@ -141,7 +141,9 @@ impl GateView {
 /// The gates of a job that waits, in order.
 fn waiting(why: &WhyJob, not_ready: Option<&str>) -> Vec<GateView> {
     let (store, node) = (&why.store, &why.node);
-    let mut gates = vec![open("state", "it waits to be taken"), due(why)];
+    let mut gates = vec![open("state", "it waits to be taken")];
+    gates.extend(upstream(why));
+    gates.push(due(why));
     gates.extend(start_before(&store.job, store.now));
     gates.push(pause(&store.queue, store.now));
     gates.push(server(node, not_ready));
@@ -153,8 +155,41 @@ fn waiting(why: &WhyJob, not_ready: Option<&str>) -> Vec<GateView> {
     gates
 }
 
+/// What it depends on; nothing for a job that depends on none.
+fn upstream(why: &WhyJob) -> Option<GateView> {
+    let store = &why.store;
+    if store.upstream.is_empty() {
+        return None;
+    }
+    let named = |settled: bool| {
+        let of = store.upstream.iter().filter(|up| up.settled.is_some() == settled);
+        let mut names: Vec<String> = of.map(|up| format!("{} ({}, {})", up.name, up.edge.parent, up.state)).collect();
+        if store.upstream.len() == UPSTREAM_MAX {
+            names.push("…".to_owned());
+        }
+        names.join(", ")
+    };
+    if store.is_open(Gate::Upstream) {
+        return Some(open("upstream", format!("what it depends on has ended: {}", named(true))));
+    }
+    let waits = store.upstream.iter().find(|up| up.settled.is_none());
+    let end = match waits.map(|up| up.edge.kind) {
+        Some(EdgeKind::Failure) => "the failure of",
+        Some(EdgeKind::Finished) => "the end of",
+        _ => "the success of",
+    };
+    let gate = shut("upstream", format!("{end} {}", named(false)));
+    Some(match waits {
+        Some(up) => gate.lift(format!("see why that one waits: rea why {}", up.edge.parent)),
+        None => gate,
+    })
+}
+
 fn due(why: &WhyJob) -> GateView {
     let (store, life) = (&why.store, &why.store.job.life);
+    if life.blocked {
+        return open("time", "due when what it depends on has ended");
+    }
     if store.is_open(Gate::Time) {
         return open("time", format!("due for {}", span(life.run_at, store.now))).since(life.run_at);
     }
@@ -388,6 +423,14 @@ fn at_rest(why: &WhyJob) -> GateView {
         State::Cancelled => shut("state", format!("nothing: it was cancelled {ago} ago")).lift(again()),
         State::Success => {
             shut("state", format!("nothing: it succeeded {ago} ago")).lift("to have it done again, enqueue it anew")
+        }
+        State::Skipped => {
+            let reason = job.last_error.as_ref().map_or_else(String::new, |error| format!(": {}", error.message));
+            let gate = shut("state", format!("nothing: it was skipped {ago} ago{reason}"));
+            match store.upstream.iter().find(|up| up.settled == Some(false)) {
+                Some(up) => gate.lift(format!("run it and what it needs again: rea retry {}", up.edge.parent)),
+                None => gate,
+            }
         }
         _ => shut("state", format!("nothing: it is {state} for {ago}")),
     };

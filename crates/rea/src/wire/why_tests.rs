@@ -30,7 +30,7 @@ fn job(state: State) -> Job {
         created_at: Timestamp(0),
     };
     let life = Life { state, ..Life::fresh(Timestamp(NOW.0 + 5_000_000), None, Timestamp(0)) };
-    Job { seq: 1, spec, life, result: None, last_error: None, progress: None }
+    Job { seq: 1, spec, life, result: None, last_error: None, progress: None, place: None }
 }
 
 fn running() -> RunningNow {
@@ -81,8 +81,16 @@ fn shut_everywhere() -> WhyJob {
         offers: Arc::from([]),
     };
     let aged_from = Timestamp(NOW.0 + 600_000_000);
-    let store =
-        JobWhy { now: NOW, job: job(State::Failed), queue, limits: vec![limit], offered: false, ahead: 3, aged_from };
+    let store = JobWhy {
+        now: NOW,
+        job: job(State::Failed),
+        queue,
+        limits: vec![limit],
+        offered: false,
+        ahead: 3,
+        aged_from,
+        upstream: vec![],
+    };
     WhyJob { store, node, here: true, local_ahead: None, nearest: vec!["m:g".to_owned()] }
 }
 

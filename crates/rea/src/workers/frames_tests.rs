@@ -33,6 +33,7 @@ fn job() -> Claimed {
         trace_id: id.simple(),
         root_id: id,
         key: None,
+        fills: false,
     }
 }
 

@@ -134,6 +134,7 @@ pub(crate) fn job(task: &str, args: &str) -> Claimed {
         trace_id: id.simple(),
         root_id: id,
         key: None,
+        fills: false,
     }
 }
 

@@ -1,0 +1,394 @@
+//! Edges and flows of the plain model: every edge is looked at each time.
+
+use std::collections::VecDeque;
+
+use ax_model::flow::{Edge, EdgeSums, FlowCounts, FlowRetry, FlowState, Verdict, skip_reason};
+use ax_model::flow_run::next_run;
+use ax_model::job::Job;
+use ax_model::new_job::NewJob;
+use ax_model::store::{
+    Also, Applied, Cursor, EnqueueRefusal, Enqueued, Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal, NewFlow,
+    Skipped, Upstream,
+};
+use ax_model::{EdgeKind, Event, JobId, Refusal, State, Timestamp};
+
+use crate::memory_model::Model;
+use crate::memory_read::listed;
+
+/// An edge of the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Drawn {
+    pub(crate) kind: EdgeKind,
+    pub(crate) settled: Option<bool>,
+}
+
+/// A job that has come to its end, or left it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turned {
+    pub(crate) seq: i64,
+    pub(crate) from: State,
+    pub(crate) to: State,
+}
+
+impl Model {
+    /// Carries every end and every new life on to those that wait, until nothing more changes.
+    pub(crate) fn settle(&mut self, now: Timestamp) -> Vec<Also> {
+        let mut also = vec![];
+        let mut flows = vec![];
+        loop {
+            while let Some(turned) = self.turned.pop_front() {
+                match turned.to.is_final() {
+                    true => self.end_edges(turned.seq, now, &mut also),
+                    false => self.reopen_edges(turned.seq, now),
+                }
+                if let Some(flow) = self.rows[&turned.seq].job.place.as_ref().map(|place| place.flow) {
+                    let head = self.flows.get_mut(&flow).expect("a place is in a flow");
+                    head.counts.moved(Some(turned.from), turned.to);
+                    flows.push(flow);
+                }
+            }
+            let Some(flow) = flows.pop() else { return also };
+            also.extend(self.look_at_end(flow, now));
+        }
+    }
+
+    fn children(&self, parent: i64) -> Vec<i64> {
+        self.edges.range((parent, i64::MIN)..=(parent, i64::MAX)).map(|((_, child), _)| *child).collect()
+    }
+
+    fn parents(&self, child: i64) -> Vec<(i64, Drawn)> {
+        self.edges.iter().filter(|((_, c), _)| *c == child).map(|((parent, _), edge)| (*parent, *edge)).collect()
+    }
+
+    fn verdict(&self, child: i64) -> Verdict {
+        let mut sums = EdgeSums::default();
+        self.parents(child).iter().for_each(|(_, edge)| sums.add(edge.kind, edge.settled));
+        sums.verdict()
+    }
+
+    fn end_edges(&mut self, parent: i64, now: Timestamp, also: &mut Vec<Also>) {
+        let state = self.rows[&parent].job.life.state;
+        for child in self.children(parent) {
+            let edge = self.edges.get_mut(&(parent, child)).expect("just listed");
+            if edge.settled.is_none() {
+                edge.settled = edge.kind.settled(state);
+                let kind = edge.kind;
+                also.extend(self.judge(child, parent, kind, now));
+            }
+        }
+    }
+
+    fn judge(&mut self, child: i64, parent: i64, kind: EdgeKind, now: Timestamp) -> Option<Also> {
+        let from = &self.rows[&parent].job;
+        let event = match self.verdict(child) {
+            Verdict::Waits => return None,
+            Verdict::Met => Event::Unblocked,
+            Verdict::Impossible => {
+                Event::Impossible { reason: skip_reason(name_of(from), from.spec.id, from.life.state, kind) }
+            }
+        };
+        self.change(child, &event, now, 0).ok()?;
+        let Event::Impossible { reason } = event else { return None };
+        let spec = &self.rows[&child].job.spec;
+        Some(Also::Skipped(Box::new(Skipped {
+            id: spec.id,
+            trace_id: spec.trace_id.clone(),
+            root_id: spec.root_id,
+            task: spec.task.clone(),
+            queue: spec.queue.clone(),
+            created_at: spec.created_at,
+            reason: reason.message,
+        })))
+    }
+
+    fn reopen_edges(&mut self, parent: i64, now: Timestamp) {
+        for child in self.children(parent) {
+            let life = self.rows[&child].job.life;
+            let edge = self.edges.get_mut(&(parent, child)).expect("just listed");
+            if edge.settled.is_none() || life.attempt > 0 {
+                continue;
+            }
+            edge.settled = None;
+            if !life.blocked && self.verdict(child) == Verdict::Waits {
+                // Refused where the job has ended otherwise than skipped.
+                let _ = self.change(child, &Event::Blocked, now, 0);
+            }
+        }
+    }
+
+    /// What a retry of a job by a person must know of its edges.
+    pub(crate) fn before_retry(&self, seq: i64) -> Result<bool, Refusal> {
+        match self.verdict(seq) {
+            Verdict::Met => Ok(false),
+            Verdict::Waits => Ok(true),
+            Verdict::Impossible => {
+                let broken = |(_, edge): &&(i64, Drawn)| edge.settled == Some(false);
+                let parents = self.parents(seq);
+                let first = parents.iter().filter(broken).min_by_key(|(parent, edge)| (edge.kind, *parent));
+                Err(Refusal::Upstream(self.rows[&first.expect("one is broken").0].job.spec.id))
+            }
+        }
+    }
+
+    /// Draws the edges of jobs that were just stored; `created` holds those of the batch that were, and their rows.
+    pub(crate) fn draw(&mut self, jobs: &[NewJob], done: &[Enqueued], now: Timestamp) -> Result<(), EnqueueRefusal> {
+        for (job, one) in jobs.iter().zip(done).filter(|(_, one)| one.created) {
+            let Some((map, _)) = job.place.as_ref().and_then(|place| place.made_by) else { continue };
+            let Some(map) = self.ids.get(&map).copied() else { continue };
+            let open = |(_, edge): &(i64, Drawn)| edge.settled.is_none();
+            let of_map = self.children(map).into_iter().map(|child| (child, self.edges[&(map, child)])).filter(open);
+            for (child, edge) in of_map.collect::<Vec<_>>() {
+                self.edges.entry((self.ids[&one.id], child)).or_insert(edge);
+            }
+        }
+        for (index, (job, one)) in jobs.iter().zip(done).enumerate().filter(|(_, (_, one))| one.created) {
+            let child = self.ids[&one.id];
+            let mut decided: Option<(i64, Drawn)> = None;
+            for edge in &job.edges {
+                let of_batch = jobs.iter().position(|job| job.spec.id == edge.parent).map(|n| done[n].id);
+                let parent = self.ids.get(&of_batch.unwrap_or(edge.parent)).copied();
+                let Some(parent) = parent else {
+                    return Err(EnqueueRefusal::UnknownParent { index, parent: edge.parent });
+                };
+                let settled = edge.kind.settled(self.rows[&parent].job.life.state);
+                let drawn = Drawn { kind: edge.kind, settled };
+                self.edges.entry((parent, child)).or_insert(drawn);
+                if settled.is_some() && decided.is_none_or(|(_, edge)| edge.settled != Some(false)) {
+                    decided = Some((parent, drawn));
+                }
+            }
+            if let Some((parent, edge)) = decided {
+                self.judge(child, parent, edge.kind, now);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn submit_flow(
+        &mut self,
+        flow: &NewFlow,
+        jobs: Vec<NewJob>,
+        now: Timestamp,
+    ) -> Result<Vec<Enqueued>, EnqueueRefusal> {
+        if self.flows.contains_key(&flow.id) {
+            let of_flow = self.members(flow.id).into_iter().map(|seq| &self.rows[&seq].job);
+            let own = of_flow.filter(|job| job.place.as_ref().is_some_and(|place| place.made_by.is_none()));
+            let again = |job: &Job| Enqueued { id: job.spec.id, trace_id: job.spec.trace_id.clone(), created: false };
+            return Ok(own.map(again).collect());
+        }
+        let before = self.clone();
+        self.put_flow(flow, 1, 1, None);
+        let keys: Vec<bool> = jobs.iter().map(|job| job.spec.key.is_some()).collect();
+        let done = self.enqueue(jobs, now).and_then(|done| match done.iter().position(|one| !one.created) {
+            Some(index) if keys[index] => Err(EnqueueRefusal::KeyConflict { index, existing: done[index].id }),
+            Some(index) => Err(EnqueueRefusal::IdConflict { index }),
+            None => Ok(done),
+        });
+        if done.is_err() {
+            *self = before;
+        }
+        done
+    }
+
+    fn put_flow(&mut self, flow: &NewFlow, attempt: u32, tries: u32, retry_of: Option<JobId>) {
+        self.last_flow += 1;
+        let head = FlowHead {
+            seq: self.last_flow,
+            spec: flow.clone(),
+            attempt,
+            tries,
+            retry_of,
+            next: None,
+            cancel_asked: false,
+            counts: FlowCounts::default(),
+            finished_at: None,
+        };
+        self.flows.insert(flow.id, head);
+    }
+
+    fn members(&self, flow: JobId) -> Vec<i64> {
+        let of_flow = |job: &Job| job.place.as_ref().is_some_and(|place| place.flow == flow);
+        self.rows.iter().filter(|(_, row)| of_flow(&row.job)).map(|(seq, _)| *seq).collect()
+    }
+
+    fn look_at_end(&mut self, id: JobId, now: Timestamp) -> Option<Also> {
+        let head = self.flows.get_mut(&id)?;
+        let state = head.state();
+        let ended = state != FlowState::Running;
+        if ended == head.finished_at.is_some() {
+            return None;
+        }
+        head.finished_at = ended.then_some(now);
+        let again = state == FlowState::Dead && !head.cancel_asked && head.next.is_none();
+        let next = (again && head.tries < head.spec.max_attempts).then(|| (head.spec.retry, head.tries + 1));
+        if !ended {
+            return None;
+        }
+        let next = next.map(|(retry, tries)| self.new_run(id, retry, tries, now));
+        Some(Also::FlowEnded { id, state, next })
+    }
+
+    fn new_run(&mut self, id: JobId, retry: FlowRetry, tries: u32, now: Timestamp) -> JobId {
+        let head = self.flows[&id].clone();
+        let seqs = self.members(id);
+        let jobs: Vec<Job> = seqs.iter().map(|seq| self.rows[seq].job.clone()).collect();
+        let edge = |(parent, edge): (i64, Drawn)| Edge { parent: self.rows[&parent].job.spec.id, kind: edge.kind };
+        let into: Vec<Vec<Edge>> = seqs.iter().map(|seq| self.parents(*seq).into_iter().map(edge).collect()).collect();
+        let (flow, mut anew) = next_run(&head, jobs, &into, retry, now);
+        for job in &mut anew {
+            let Some(key) = job.spec.key.clone().map(|key| (job.spec.task.clone(), key)) else { continue };
+            if self.keys.get(&key).is_some_and(|holder| !self.rows[holder].job.life.state.is_final()) {
+                (job.spec.key, job.digest) = (None, None);
+            } else {
+                self.keys.remove(&key);
+            }
+        }
+        self.put_flow(&flow, head.attempt + 1, tries, Some(id));
+        self.flows.get_mut(&id).expect("it runs again").next = Some(flow.id);
+        self.enqueue_all(anew, now).expect("what was stored once can be stored again");
+        flow.id
+    }
+
+    pub(crate) fn retry_flow(&mut self, id: JobId, retry: FlowRetry, now: Timestamp) -> Result<FlowHead, FlowRefusal> {
+        let head = self.flows.get(&id).ok_or(FlowRefusal::NotFound)?;
+        if let Some(next) = head.next {
+            return Err(FlowRefusal::Superseded(next));
+        }
+        match head.state() {
+            FlowState::Running => return Err(FlowRefusal::Running),
+            FlowState::Success if retry == FlowRetry::Failed => return Err(FlowRefusal::Ended(FlowState::Success)),
+            _ => {}
+        }
+        let next = self.new_run(id, retry, 1, now);
+        self.settle(now);
+        Ok(self.flows[&next].clone())
+    }
+
+    pub(crate) fn cancel_flow(&mut self, id: JobId, now: Timestamp) -> Result<Vec<Applied>, FlowRefusal> {
+        let head = self.flows.get_mut(&id).ok_or(FlowRefusal::NotFound)?;
+        if head.state() != FlowState::Running {
+            return Err(FlowRefusal::Ended(head.state()));
+        }
+        head.cancel_asked = true;
+        let mut done: Vec<Applied> = vec![];
+        for seq in self.members(id) {
+            if let Ok(change) = self.change(seq, &Event::CancelAsked, now, 0) {
+                done.push(Applied { id: self.rows[&seq].job.spec.id, life: change.life, also: vec![] });
+            }
+        }
+        let also = self.settle(now);
+        if let Some(last) = done.last_mut() {
+            last.also = also;
+        }
+        Ok(done)
+    }
+
+    pub(crate) fn flow(&self, id: JobId) -> Option<Flow> {
+        let head = self.flows.get(&id)?.clone();
+        let mut flow = Flow { head, jobs: vec![], edges: vec![] };
+        for seq in self.members(id) {
+            let into =
+                self.parents(seq).into_iter().map(|(parent, edge)| (flow.jobs.len(), self.upstream_of(parent, edge)));
+            flow.edges.extend(into);
+            flow.jobs.push(listed(&self.rows[&seq].job));
+        }
+        Some(flow)
+    }
+
+    fn upstream_of(&self, parent: i64, edge: Drawn) -> Upstream {
+        let job = &self.rows[&parent].job;
+        Upstream {
+            edge: Edge { parent: job.spec.id, kind: edge.kind },
+            name: name_of(job).to_owned(),
+            state: job.life.state,
+            settled: edge.settled,
+        }
+    }
+
+    pub(crate) fn flow_page(&self, filter: &FlowFilter, after: Option<Cursor>, limit: usize) -> FlowPage {
+        let before = after.map_or(i64::MAX, |cursor| cursor.0);
+        let fits = |head: &&FlowHead| {
+            head.seq < before
+                && (filter.states.is_empty() || filter.states.contains(&head.state()))
+                && filter.name.as_ref().is_none_or(|name| *name == head.spec.name)
+        };
+        let mut flows: Vec<FlowHead> = self.flows.values().filter(fits).cloned().collect();
+        flows.sort_by_key(|head| std::cmp::Reverse(head.seq));
+        let more = flows.len() > limit;
+        flows.truncate(limit);
+        let next = flows.last().filter(|_| more).map(|head| Cursor(head.seq));
+        FlowPage { flows, next }
+    }
+
+    pub(crate) fn upstream(&self, id: JobId, limit: usize) -> Vec<Upstream> {
+        let Some(seq) = self.ids.get(&id) else { return vec![] };
+        let mut edges = self.parents(*seq);
+        edges.sort_by_key(|(parent, edge)| (edge.settled.is_some(), *parent));
+        edges.into_iter().take(limit).map(|(parent, edge)| self.upstream_of(parent, edge)).collect()
+    }
+
+    pub(crate) fn made_by(&self, job: JobId, map: JobId) -> Vec<JobId> {
+        let Some(seq) = self.ids.get(&job) else { return vec![] };
+        let item = |(parent, _): (i64, Drawn)| {
+            let job = &self.rows[&parent].job;
+            let (of, index) = job.place.as_ref()?.made_by?;
+            (of == map).then_some((index, job.spec.id))
+        };
+        let mut items: Vec<(u32, JobId)> = self.parents(*seq).into_iter().filter_map(item).collect();
+        items.sort_unstable();
+        items.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// Another job waits for it, so it must not be deleted.
+    pub(crate) fn is_waited_for(&self, seq: i64) -> bool {
+        self.children(seq).iter().any(|child| !self.rows[child].job.life.state.is_final())
+    }
+
+    pub(crate) fn forget_ties(&mut self, job: &Job) {
+        self.edges.retain(|(parent, child), _| *parent != job.seq && *child != job.seq);
+        let Some(place) = &job.place else { return };
+        let Some(head) = self.flows.get_mut(&place.flow) else { return };
+        head.counts.jobs -= 1;
+        if head.counts.jobs == 0 {
+            self.flows.remove(&place.flow);
+        }
+    }
+
+    pub(crate) fn check_flows(&self) -> Vec<String> {
+        let mut wrong = vec![];
+        for ((parent, child), edge) in &self.edges {
+            let (Some(from), Some(to)) = (self.rows.get(parent), self.rows.get(child)) else {
+                wrong.push(format!("an edge from row {parent} to row {child} has lost an end"));
+                continue;
+            };
+            if edge.settled.is_none() && from.job.life.state.is_final() {
+                wrong.push(format!("the edge from {} to {} is open", from.job.spec.id, to.job.spec.id));
+            }
+        }
+        for (seq, row) in &self.rows {
+            if row.job.life.blocked && self.verdict(*seq) != Verdict::Waits {
+                wrong.push(format!("job {} waits for nothing", row.job.spec.id));
+            }
+        }
+        for head in self.flows.values() {
+            let mut counts = FlowCounts::default();
+            self.members(head.spec.id).iter().for_each(|seq| counts.moved(None, self.rows[seq].job.life.state));
+            // Deleted jobs are still counted by how they ended.
+            let (is, kept) = (counts, head.counts);
+            if is.jobs != kept.jobs || is.open != kept.open || is.dead > kept.dead || is.cancelled > kept.cancelled {
+                wrong.push(format!("flow {} counts {:?}, its jobs are {counts:?}", head.spec.id, head.counts));
+            }
+            if (counts.open == 0) != head.finished_at.is_some() {
+                wrong.push(format!("flow {} and the time of its end do not go together", head.spec.id));
+            }
+        }
+        wrong
+    }
+}
+
+fn name_of(job: &Job) -> &str {
+    job.place.as_ref().map_or(&job.spec.task, |place| &place.node)
+}
+
+/// What `Model::settle` has still to carry on.
+pub(crate) type Turns = VecDeque<Turned>;

@@ -1,0 +1,521 @@
+//! From named nodes to the jobs of a flow: the same for the DSLs, files and HTTP.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::chance::Chance;
+use crate::flow::{Edge, EdgeKind, FlowRetry, cycle};
+use crate::ids::JobId;
+use crate::job::Place;
+use crate::limits::{Limits, MAX_TRIES};
+use crate::markers::{self, MarkerKind};
+use crate::new_job::{Invalid, JobRequest, NewJob, name};
+use crate::store::NewFlow;
+use crate::time::Timestamp;
+
+/// The task of a map node, which every engine does itself: it makes one job for each item of a list.
+pub const MAP_TASK: &str = "rea.map";
+
+/// A flow as a caller asks for it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FlowRequest {
+    /// What people call it.
+    pub name: String,
+    /// Made here when absent. Who repeats a request with its id gets the same flow.
+    pub id: Option<JobId>,
+    /// Runs in all, from 1; more than 1: a flow that dies is run again by itself.
+    pub max_attempts: Option<i64>,
+    /// What a new run makes anew.
+    pub retry: FlowRetry,
+    /// First ancestor of all its jobs; absent: the flow itself.
+    pub root_id: Option<JobId>,
+    /// Its jobs, in any order.
+    pub nodes: Vec<NodeRequest>,
+}
+
+/// One node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeRequest {
+    /// What the others call it.
+    pub name: String,
+    /// What it runs. Its arguments may hold `{"$result": "NODE"}`; with `map` also `{"$item": true}`.
+    pub job: JobRequest,
+    /// Nodes (or ids of jobs that there are) that must end first.
+    pub depends_on: Vec<NodeEdge>,
+    /// It runs once for each item of this list.
+    pub map: Option<MapOver>,
+}
+
+/// An edge by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeEdge {
+    /// The node, or the id of a job that there is.
+    pub on: String,
+    /// When it holds.
+    pub kind: EdgeKind,
+}
+
+/// A list to run a node over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MapOver {
+    /// The list itself: JSON texts of its items.
+    Items(Vec<String>),
+    /// The result of this node, which must be a list.
+    Result(String),
+}
+
+/// Why a flow can't be made.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FlowError<E> {
+    /// The flow itself, or how a node stands in it, is wrong.
+    Flow {
+        /// The node; `None` = the flow.
+        node: Option<String>,
+        /// What is wrong.
+        invalid: Invalid,
+    },
+    /// A node's job can't be made.
+    Job {
+        /// The node.
+        node: String,
+        /// Why.
+        error: E,
+    },
+    /// Nodes wait for each other.
+    Cycle(Vec<String>),
+}
+
+impl<E: fmt::Display> fmt::Display for FlowError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FlowError::Flow { node: None, invalid } => invalid.fmt(f),
+            FlowError::Flow { node: Some(node), invalid } => write!(f, "node {node:?}: {invalid}"),
+            FlowError::Job { node, error } => write!(f, "node {node:?}: {error}"),
+            FlowError::Cycle(path) => f.write_str(&cycle_text(path)),
+        }
+    }
+}
+
+impl<E: fmt::Display + fmt::Debug> std::error::Error for FlowError<E> {}
+
+/// Most names of a cycle that are written out.
+const CYCLE_SHOWN: usize = 12;
+
+/// A cycle in words.
+#[must_use]
+pub fn cycle_text(path: &[String]) -> String {
+    let mut shown: Vec<&str> = path.iter().take(CYCLE_SHOWN).map(String::as_str).collect();
+    let more = format!("… ({} more)", path.len().saturating_sub(CYCLE_SHOWN + 1));
+    if path.len() > CYCLE_SHOWN + 1 {
+        shown.push(&more);
+    }
+    if path.len() > CYCLE_SHOWN {
+        shown.extend(path.last().map(String::as_str));
+    }
+    format!("the jobs wait for each other: {}", shown.join(" → "))
+}
+
+fn wrong<T, E>(node: Option<&str>, field: &'static str, problem: impl Into<String>) -> Result<T, FlowError<E>> {
+    Err(FlowError::Flow { node: node.map(str::to_owned), invalid: Invalid { field, problem: problem.into() } })
+}
+
+/// What a map node makes its jobs of: the second of its arguments, behind the list.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct MapTemplate {
+    /// The node's name.
+    pub node: String,
+    /// The task of each job.
+    pub task: String,
+    /// Its arguments, with places for the item.
+    pub args: Box<RawValue>,
+    /// Its keyword arguments, with places for the item.
+    pub kwargs: Box<RawValue>,
+    /// Everything else that was asked for, as far as it was.
+    #[serde(flatten)]
+    pub rest: MapRest,
+}
+
+/// What a map node hands on as it was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct MapRest {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority: Option<i64>,
+    /// Milliseconds; 0 = none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeout_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_attempts: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_interruptions: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_base_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_cap_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_crash: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<String>,
+}
+
+impl MapTemplate {
+    /// The request for one item (JSON text), the `index`th of its list, of the map node `map`, which was itself made at
+    /// `made_at`: who asks again gets the same job.
+    ///
+    /// # Errors
+    /// A marker in it can't be read.
+    pub fn request(
+        &self,
+        map: JobId,
+        flow: JobId,
+        root: JobId,
+        index: u32,
+        item: &str,
+        made_at: Timestamp,
+    ) -> Result<JobRequest, markers::BadMarker> {
+        let rest = self.rest.clone();
+        Ok(JobRequest {
+            args: with_item(self.args.get(), item)?,
+            kwargs: with_item(self.kwargs.get(), item)?,
+            id: Some(JobId::derived(&map.0, &index.to_string(), made_at)),
+            queue: rest.queue,
+            priority: rest.priority,
+            timeout_ms: rest.timeout_ms.map(|ms| Some(ms).filter(|ms| *ms > 0)),
+            max_attempts: rest.max_attempts,
+            max_interruptions: rest.max_interruptions,
+            retry_base_ms: rest.retry_base_ms,
+            retry_cap_ms: rest.retry_cap_ms,
+            on_crash: rest.on_crash.and_then(|word| crate::job::OnCrash::from_word(&word)),
+            tags: rest.tags,
+            root_id: Some(root),
+            place: Some(Place { flow, node: item_name(&self.node, index), made_by: Some((map, index)) }),
+            ..JobRequest::new(&self.task, "")
+        })
+    }
+}
+
+fn item_name(node: &str, index: u32) -> String {
+    format!("{node}[{index}]")
+}
+
+fn with_item(text: &str, item: &str) -> Result<String, markers::BadMarker> {
+    markers::fill(text, |marker| Ok((marker.kind == MarkerKind::Item).then(|| item.to_owned())))
+}
+
+fn or_empty<'a>(text: &'a str, empty: &'a str) -> &'a str {
+    if text.is_empty() { empty } else { text }
+}
+
+/// What a name of the request has become.
+enum Known {
+    /// One job.
+    Job(JobId),
+    /// A list that was known: a job for each item.
+    Jobs(Vec<JobId>),
+    /// A map node; the jobs come later.
+    Map(JobId),
+}
+
+impl Known {
+    fn ids(&self) -> &[JobId] {
+        match self {
+            Known::Job(id) | Known::Map(id) => std::slice::from_ref(id),
+            Known::Jobs(ids) => ids,
+        }
+    }
+
+    /// What stands for its result in arguments.
+    fn marker(&self) -> String {
+        let one = |id: &JobId| markers::result_of(&id.to_string());
+        match self {
+            Known::Job(id) => one(id),
+            Known::Map(id) => markers::results_of_map(&id.to_string()),
+            Known::Jobs(ids) => format!("[{}]", ids.iter().map(one).collect::<Vec<_>>().join(",")),
+        }
+    }
+}
+
+impl FlowRequest {
+    /// Checks everything, expands lists that are known, and makes the jobs; `resolve` fills in a job's defaults.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn build<E>(
+        self,
+        limits: &Limits,
+        now: Timestamp,
+        chance: &mut Chance,
+        mut resolve: impl FnMut(JobRequest, &mut Chance) -> Result<NewJob, E>,
+    ) -> Result<(NewFlow, Vec<NewJob>), FlowError<E>> {
+        name("name", &self.name, limits).or_else(|invalid| Err(FlowError::Flow { node: None, invalid }))?;
+        let max_attempts = match u32::try_from(self.max_attempts.unwrap_or(1)) {
+            Ok(n) if (1..=MAX_TRIES).contains(&n) => n,
+            _ => return wrong(None, "max_attempts", format!("must be 1 to {MAX_TRIES} (1 = a single run)")),
+        };
+        let id = self.id.unwrap_or_else(|| JobId::new(now, chance));
+        let root = self.root_id.unwrap_or(id);
+        self.check_names(limits)?;
+        self.check_cycles()?;
+        let known = self.known(limits, now, chance)?;
+        let mut jobs = vec![];
+        let mut edges = 0;
+        for node in self.nodes {
+            for request in node.requests(&known, id, root)? {
+                let node = request.place.as_ref().map_or_else(String::new, |place| place.node.clone());
+                let job = resolve(request, chance).map_err(|error| FlowError::Job { node, error })?;
+                edges += job.edges.len();
+                jobs.push(job);
+            }
+        }
+        if edges > limits.edges {
+            let problem = format!(
+                "has {edges} edges, the limit is {}; put a job between many and many: each waits for one then",
+                limits.edges
+            );
+            return wrong(None, "nodes", problem);
+        }
+        let flow = NewFlow { id, name: self.name, max_attempts, retry: self.retry, root_id: root, created_at: now };
+        Ok((flow, jobs))
+    }
+
+    fn check_names<E>(&self, limits: &Limits) -> Result<(), FlowError<E>> {
+        if self.nodes.is_empty() {
+            return wrong(None, "nodes", "must not be empty");
+        }
+        let items = |node: &NodeRequest| match &node.map {
+            Some(MapOver::Items(items)) => items.len(),
+            _ => 1,
+        };
+        let jobs: usize = self.nodes.iter().map(items).sum();
+        if jobs > limits.batch {
+            return wrong(None, "nodes", format!("make {jobs} jobs, the limit is {}", limits.batch));
+        }
+        let mut seen = HashSet::new();
+        for node in &self.nodes {
+            name("name", &node.name, limits)
+                .or_else(|invalid| Err(FlowError::Flow { node: Some(node.name.clone()), invalid }))?;
+            if node.name.parse::<JobId>().is_ok() {
+                return wrong(Some(&node.name), "name", "looks like a job id; it would be taken for one");
+            }
+            if !seen.insert(node.name.as_str()) {
+                return wrong(Some(&node.name), "name", "is the name of two nodes");
+            }
+        }
+        Ok(())
+    }
+
+    /// Which nodes each node waits for, by their places: said, or by a result among the arguments.
+    fn check_cycles<E>(&self) -> Result<(), FlowError<E>> {
+        let places: HashMap<&str, usize> = self.nodes.iter().enumerate().map(|(n, node)| (&*node.name, n)).collect();
+        let mut edges = vec![];
+        for (child, node) in self.nodes.iter().enumerate() {
+            let of_args = node.sources()?;
+            let said = node.depends_on.iter().map(|edge| edge.on.as_str());
+            for parent in said.chain(of_args.iter().map(String::as_str)) {
+                match places.get(parent) {
+                    Some(parent) => edges.push((*parent, child)),
+                    None if parent.parse::<JobId>().is_ok() => {}
+                    None => {
+                        let near = crate::catalogue::nearest(parent, places.keys().copied());
+                        let hint = near.first().map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+                        return wrong(Some(&node.name), "depends_on", format!("there is no node {parent:?}{hint}"));
+                    }
+                }
+            }
+        }
+        match cycle(self.nodes.len(), &edges) {
+            None => Ok(()),
+            Some(path) => Err(FlowError::Cycle(path.into_iter().map(|n| self.nodes[n].name.clone()).collect())),
+        }
+    }
+
+    /// An id for everything that has a name.
+    fn known<E>(
+        &self,
+        limits: &Limits,
+        now: Timestamp,
+        chance: &mut Chance,
+    ) -> Result<HashMap<String, Known>, FlowError<E>> {
+        let mut known = HashMap::new();
+        for node in &self.nodes {
+            let mut new_id = || node.job.id.unwrap_or_else(|| JobId::new(now, chance));
+            let what = match &node.map {
+                None => Known::Job(new_id()),
+                Some(MapOver::Result(_)) => Known::Map(new_id()),
+                Some(MapOver::Items(items)) => {
+                    if node.job.id.is_some() || node.job.key.is_some() || node.job.trace_id.is_some() {
+                        let problem =
+                            "a node over a list makes many jobs, which can't share an id, a key or a trace_id";
+                        return wrong(Some(&node.name), "map", problem);
+                    }
+                    let ids: Vec<JobId> = items.iter().map(|_| JobId::new(now, chance)).collect();
+                    if let Some(last) = ids.len().checked_sub(1) {
+                        let longest = item_name(&node.name, u32::try_from(last).unwrap_or(u32::MAX));
+                        name("name", &longest, limits)
+                            .or_else(|invalid| Err(FlowError::Flow { node: Some(node.name.clone()), invalid }))?;
+                    }
+                    Known::Jobs(ids)
+                }
+            };
+            known.insert(node.name.clone(), what);
+        }
+        Ok(known)
+    }
+}
+
+impl NodeRequest {
+    /// The names whose results it takes.
+    fn sources<E>(&self) -> Result<Vec<String>, FlowError<E>> {
+        let mut names = vec![];
+        for text in [&self.job.args, &self.job.kwargs] {
+            let found = markers::find(text).or_else(|e| wrong(Some(&self.name), "args", e.to_string()))?;
+            for marker in found {
+                match marker.kind {
+                    MarkerKind::Result => names.push(marker.name),
+                    MarkerKind::Item if self.map.is_some() => {}
+                    MarkerKind::Item => {
+                        return wrong(Some(&self.name), "args", "has {\"$item\": true}, but the node has no map");
+                    }
+                    MarkerKind::Map => {
+                        return wrong(Some(&self.name), "args", "has {\"$map\": …}; write {\"$result\": \"NODE\"}");
+                    }
+                }
+            }
+        }
+        names.extend(self.map.iter().filter_map(|over| match over {
+            MapOver::Result(source) => Some(source.clone()),
+            MapOver::Items(_) => None,
+        }));
+        Ok(names)
+    }
+
+    /// The jobs that it makes now.
+    fn requests<E>(
+        mut self,
+        known: &HashMap<String, Known>,
+        flow: JobId,
+        root: JobId,
+    ) -> Result<Vec<JobRequest>, FlowError<E>> {
+        self.job.depends_on = self.edges(known)?;
+        let place = |node: String| Some(Place { flow, node, made_by: None });
+        let in_ids = |text: &str| {
+            let filled = markers::fill(text, |marker| {
+                let known = known.get(&marker.name).map(Known::marker);
+                Ok::<_, markers::BadMarker>(known.filter(|_| marker.kind == MarkerKind::Result))
+            });
+            filled.or_else(|e| wrong(Some(&self.name), "args", e.to_string()))
+        };
+        let base = JobRequest {
+            args: in_ids(&self.job.args)?,
+            kwargs: in_ids(&self.job.kwargs)?,
+            root_id: Some(root),
+            place: place(self.name.clone()),
+            ..self.job.clone()
+        };
+        match (self.map.as_ref(), &known[&self.name]) {
+            (Some(MapOver::Items(items)), Known::Jobs(ids)) => {
+                let one = |(index, (item, id)): (usize, (&String, &JobId))| {
+                    let fill = |text| with_item(text, item).or_else(|e| wrong(Some(&self.name), "args", e.to_string()));
+                    Ok(JobRequest {
+                        id: Some(*id),
+                        args: fill(&base.args)?,
+                        kwargs: fill(&base.kwargs)?,
+                        place: place(item_name(&self.name, u32::try_from(index).unwrap_or(u32::MAX))),
+                        ..base.clone()
+                    })
+                };
+                items.iter().zip(ids).enumerate().map(one).collect()
+            }
+            (Some(MapOver::Result(source)), Known::Map(id)) => {
+                Ok(vec![JobRequest { id: Some(*id), ..self.map_node(source, known, base)? }])
+            }
+            (_, of_node) => Ok(vec![JobRequest { id: of_node.ids().first().copied(), ..base }]),
+        }
+    }
+
+    /// Edges by id: those that were said, and a success edge for each result it takes that has none.
+    fn edges<E>(&self, known: &HashMap<String, Known>) -> Result<Vec<Edge>, FlowError<E>> {
+        let mut kinds: HashMap<&str, EdgeKind> = HashMap::new();
+        for edge in &self.depends_on {
+            if kinds.insert(&edge.on, edge.kind).is_some_and(|kind| kind != edge.kind) {
+                let problem = format!("names {:?} twice, with different conditions", edge.on);
+                return wrong(Some(&self.name), "depends_on", problem);
+            }
+        }
+        let of_args = self.sources()?;
+        for source in &of_args {
+            kinds.entry(source).or_insert(EdgeKind::Success);
+        }
+        let mut edges = vec![];
+        for (on, kind) in kinds {
+            match (known.get(on), on.parse()) {
+                (Some(parents), _) => edges.extend(parents.ids().iter().map(|parent| Edge { parent: *parent, kind })),
+                (None, Ok(parent)) => edges.push(Edge { parent, kind }),
+                (None, Err(_)) => {}
+            }
+        }
+        edges.sort_unstable();
+        Ok(edges)
+    }
+
+    /// The job that makes the others once its list is there.
+    fn map_node<E>(
+        &self,
+        source: &str,
+        known: &HashMap<String, Known>,
+        base: JobRequest,
+    ) -> Result<JobRequest, FlowError<E>> {
+        let unfit = [
+            (base.key.is_some(), "key"),
+            (base.trace_id.is_some(), "trace_id"),
+            (base.run_at.is_some() || base.delay_ms.is_some(), "delay"),
+            (base.start_before.is_some(), "start_before"),
+        ];
+        if let Some((_, field)) = unfit.iter().find(|(given, _)| *given) {
+            return wrong(Some(&self.name), field, "can't be given to a node that is run over a list");
+        }
+        let raw = |text: &str, empty| RawValue::from_string(or_empty(text, empty).to_owned());
+        let (Ok(args), Ok(kwargs)) = (raw(&base.args, "[]"), raw(&base.kwargs, "{}")) else {
+            return wrong(Some(&self.name), "args", "is not valid JSON");
+        };
+        let template = MapTemplate {
+            node: self.name.clone(),
+            task: base.task,
+            args,
+            kwargs,
+            rest: MapRest {
+                queue: base.queue.clone(),
+                priority: base.priority,
+                timeout_ms: base.timeout_ms.map(Option::unwrap_or_default),
+                max_attempts: base.max_attempts,
+                max_interruptions: base.max_interruptions,
+                retry_base_ms: base.retry_base_ms,
+                retry_cap_ms: base.retry_cap_ms,
+                on_crash: base.on_crash.map(|on_crash| on_crash.as_str().to_owned()),
+                tags: base.tags.clone(),
+            },
+        };
+        let list = known.get(source).map_or_else(|| markers::result_of(source), Known::marker);
+        let Ok(template) = serde_json::to_string(&template) else {
+            return wrong(Some(&self.name), "args", "can't be written as JSON");
+        };
+        Ok(JobRequest {
+            queue: base.queue,
+            priority: base.priority,
+            tags: base.tags,
+            root_id: base.root_id,
+            depends_on: base.depends_on,
+            place: base.place,
+            ..JobRequest::new(MAP_TASK, format!("[{list},{template}]"))
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "flow_request_tests.rs"]
+mod tests;

@@ -1,0 +1,141 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::catalogue::TaskSpec;
+
+const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
+
+fn build(nodes: Vec<NodeRequest>) -> Result<(NewFlow, Vec<NewJob>), FlowError<Invalid>> {
+    let request = FlowRequest { name: "nightly".to_owned(), nodes, ..FlowRequest::default() };
+    let limits = Limits::default();
+    request
+        .build(&limits, NOW, &mut Chance::new(1), |job, chance| job.resolve(&TaskSpec::default(), &limits, NOW, chance))
+}
+
+fn node(name: &str, args: &str, on: &[(&str, EdgeKind)]) -> NodeRequest {
+    NodeRequest {
+        name: name.to_owned(),
+        job: JobRequest::new("m:f", args),
+        depends_on: on.iter().map(|(on, kind)| NodeEdge { on: (*on).to_owned(), kind: *kind }).collect(),
+        map: None,
+    }
+}
+
+fn by_name(jobs: &[NewJob]) -> BTreeMap<&str, &NewJob> {
+    jobs.iter().map(|job| (job.place.as_ref().unwrap().node.as_str(), job)).collect()
+}
+
+fn problem(nodes: Vec<NodeRequest>) -> String {
+    build(nodes).expect_err("should be refused").to_string()
+}
+
+#[test]
+fn names_become_ids_and_a_result_among_the_arguments_is_an_edge() {
+    let (flow, jobs) = build(vec![
+        node("c", r#"[{"$result":"a"}, 7]"#, &[("b", EdgeKind::Failure)]),
+        node("a", "[]", &[]),
+        node("b", "[]", &[("a", EdgeKind::Finished)]),
+    ])
+    .unwrap();
+    let jobs = by_name(&jobs);
+    let (a, b, c) = (jobs["a"], jobs["b"], jobs["c"]);
+    assert!(a.edges.is_empty() && !a.fills);
+    assert_eq!(b.edges, [Edge { parent: a.spec.id, kind: EdgeKind::Finished }]);
+    let mut edges =
+        [Edge { parent: a.spec.id, kind: EdgeKind::Success }, Edge { parent: b.spec.id, kind: EdgeKind::Failure }];
+    edges.sort();
+    assert_eq!((c.edges.as_slice(), c.fills), (edges.as_slice(), true));
+    assert_eq!(c.spec.args, format!(r#"[{{"$result":"{}"}}, 7]"#, a.spec.id));
+    for job in jobs.values() {
+        assert_eq!((job.spec.root_id, job.place.as_ref().unwrap().flow), (flow.id, flow.id));
+    }
+}
+
+#[test]
+fn a_known_list_is_one_job_an_item_and_what_takes_its_result_takes_all() {
+    let over = |items: &[&str]| {
+        let items = items.iter().map(|item| (*item).to_owned()).collect();
+        vec![
+            NodeRequest { map: Some(MapOver::Items(items)), ..node("page", r#"[{"$item":true}, "x"]"#, &[]) },
+            node("join", r#"[{"$result":"page"}]"#, &[]),
+        ]
+    };
+    let (_, jobs) = build(over(&["1", r#"{"u":"é"}"#])).unwrap();
+    let jobs = by_name(&jobs);
+    assert_eq!(jobs["page[0]"].spec.args, r#"[1, "x"]"#);
+    assert_eq!(jobs["page[1]"].spec.args, r#"[{"u":"é"}, "x"]"#);
+    let ids = [jobs["page[0]"].spec.id, jobs["page[1]"].spec.id];
+    assert_eq!(jobs["join"].spec.args, format!(r#"[[{{"$result":"{}"}},{{"$result":"{}"}}]]"#, ids[0], ids[1]));
+    assert_eq!(jobs["join"].edges.len(), 2);
+    // An empty list makes no jobs; its result is empty, and nothing is waited for.
+    let (_, jobs) = build(over(&[])).unwrap();
+    assert_eq!((jobs.len(), jobs[0].spec.args.as_str(), jobs[0].edges.len()), (1, "[[]]", 0));
+}
+
+#[test]
+fn a_map_over_a_result_is_a_node_that_makes_the_jobs_later() {
+    let mapped = NodeRequest {
+        map: Some(MapOver::Result("list".to_owned())),
+        job: JobRequest {
+            timeout_ms: Some(None),
+            tags: vec!["t".to_owned()],
+            ..JobRequest::new("m:page", r#"[{"$item":true}]"#)
+        },
+        ..node("page", "", &[])
+    };
+    let (flow, jobs) =
+        build(vec![node("list", "[]", &[]), mapped, node("join", r#"[{"$result":"page"}]"#, &[])]).unwrap();
+    let jobs = by_name(&jobs);
+    let (list, map, join) = (jobs["list"], jobs["page"], jobs["join"]);
+    assert_eq!((map.spec.task.as_str(), map.fills), (MAP_TASK, true));
+    assert_eq!(map.edges, [Edge { parent: list.spec.id, kind: EdgeKind::Success }]);
+    assert_eq!(join.spec.args, format!(r#"[{{"$map":"{}"}}]"#, map.spec.id));
+    let filled = markers::fill(&map.spec.args, |marker| {
+        Ok::<_, markers::BadMarker>((marker.kind == MarkerKind::Result).then(|| r#"["u",2]"#.to_owned()))
+    })
+    .unwrap();
+    let (items, template): (Vec<Box<RawValue>>, MapTemplate) = serde_json::from_str(&filled).unwrap();
+    let request = template.request(map.spec.id, flow.id, flow.id, 1, items[1].get(), NOW).unwrap();
+    assert_eq!((request.task.as_str(), request.args.as_str()), ("m:page", "[2]"));
+    assert_eq!((request.timeout_ms, request.tags.clone()), (Some(None), vec!["t".to_owned()]));
+    let place = Place { flow: flow.id, node: "page[1]".to_owned(), made_by: Some((map.spec.id, 1)) };
+    assert_eq!(request.place, Some(place));
+    let again = template.request(map.spec.id, flow.id, flow.id, 1, "2", NOW).unwrap();
+    assert_eq!(again.id, request.id, "made again it is the same job");
+}
+
+/// C036: what can't be a flow is refused with what is wrong and where.
+#[test]
+fn c036_refusals_name_the_node_and_the_path() {
+    use EdgeKind::{Failure, Success};
+    for (nodes, text) in [
+        (vec![], "nodes: must not be empty"),
+        (vec![node("a", "", &[("a", Success)])], "wait for each other: a → a"),
+        (
+            vec![node("a", "", &[("c", Success)]), node("b", "", &[("a", Failure)]), node("c", "", &[("b", Success)])],
+            "wait for each other: ",
+        ),
+        (vec![node("a", "", &[]), node("a", "", &[])], "is the name of two nodes"),
+        (vec![node("clean", "", &[]), node("b", "", &[("claen", Success)])], "did you mean \"clean\"?"),
+        (vec![node("a", "", &[]), node("b", "", &[("a", Success), ("a", Failure)])], "twice, with different"),
+        (vec![node("a", r#"[{"$result":"a"}]"#, &[])], "a → a"),
+        (vec![node("a", r#"[{"$item":true}]"#, &[])], "the node has no map"),
+        (vec![node("a", r#"[{"$result":5}]"#, &[])], "must be {\"$result\": \"a job\"}"),
+        (vec![node("0193793e-7f00-7abc-8000-000000000001", "", &[])], "looks like a job id"),
+        (vec![node("a", "[1", &[])], "node \"a\": args"),
+        (vec![node("", "", &[])], "must not be empty"),
+    ] {
+        let told = problem(nodes);
+        assert!(told.contains(text), "{told:?} lacks {text:?}");
+    }
+    let many = (0..10_001).map(|n| node(&n.to_string(), "", &[])).collect();
+    assert!(problem(many).contains("10001 jobs, the limit is 10000"));
+}
+
+#[test]
+fn a_long_cycle_is_told_shortened() {
+    let n = 10_000;
+    let chain = (0..n).map(|i| node(&format!("n{i}"), "", &[(&format!("n{}", (i + 1) % n), EdgeKind::Success)]));
+    let told = problem(chain.collect());
+    assert!(told.contains("more)") && told.len() < 300, "{told}");
+}

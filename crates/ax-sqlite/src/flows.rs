@@ -1,0 +1,289 @@
+//! Flows: submitted, counted, ended, run again, cancelled.
+
+use ax_model::flow::{Edge, EdgeKind, FlowCounts, FlowRetry, FlowState};
+use ax_model::flow_run::next_run;
+use ax_model::lifecycle::{Event, decide};
+use ax_model::new_job::NewJob;
+use ax_model::store::{
+    Also, Applied, EnqueueRefusal, Enqueued, FlowHead, FlowRefusal, NewFlow, StoreError, StoreErrorKind,
+};
+use ax_model::{JobId, State, Timestamp};
+use rusqlite::{OptionalExtension, Row, params};
+
+use crate::edges;
+use crate::enqueue::{enqueue_all, key_holder, lanes_of};
+use crate::rows::{coded, job, job_columns, time};
+use crate::store::sqlite_error;
+use crate::tx::Tx;
+
+/// The columns that `head` reads.
+macro_rules! head_columns {
+    () => {
+        "seq, id, name, max_attempts, retry, root_id, created_at, attempt, tries, retry_of, next, cancel_asked, \
+         finished_at, jobs, open, dead, cancelled"
+    };
+}
+pub(crate) use head_columns;
+
+pub(crate) fn head(row: &Row<'_>) -> rusqlite::Result<FlowHead> {
+    let count = |at| row.get::<_, i64>(at).map(i64::unsigned_abs);
+    let id = |at| row.get::<_, Option<[u8; 16]>>(at).map(|id| id.map(JobId));
+    Ok(FlowHead {
+        seq: row.get(0)?,
+        spec: NewFlow {
+            id: JobId(row.get(1)?),
+            name: row.get(2)?,
+            max_attempts: row.get(3)?,
+            retry: coded(row, 4, FlowRetry::from_code)?,
+            root_id: JobId(row.get(5)?),
+            created_at: Timestamp(row.get(6)?),
+        },
+        attempt: row.get(7)?,
+        tries: row.get(8)?,
+        retry_of: id(9)?,
+        next: id(10)?,
+        cancel_asked: row.get(11)?,
+        finished_at: time(row, 12)?,
+        counts: FlowCounts { jobs: count(13)?, open: count(14)?, dead: count(15)?, cancelled: count(16)? },
+    })
+}
+
+/// The flow's row number.
+pub(crate) fn seq_of(tx: &Tx<'_, '_>, id: JobId) -> Result<Option<i64>, StoreError> {
+    tx.sql("SELECT seq FROM flows WHERE id = ?1")?
+        .query_row([id.0], |r| r.get(0))
+        .optional()
+        .map_err(|e| sqlite_error(&e))
+}
+
+fn head_by_id(tx: &Tx<'_, '_>, id: JobId) -> Result<Option<FlowHead>, StoreError> {
+    tx.sql(concat!("SELECT ", head_columns!(), " FROM flows WHERE id = ?1"))?
+        .query_row([id.0], head)
+        .optional()
+        .map_err(|e| sqlite_error(&e))
+}
+
+fn head_by_seq(tx: &Tx<'_, '_>, seq: i64) -> Result<FlowHead, StoreError> {
+    tx.sql(concat!("SELECT ", head_columns!(), " FROM flows WHERE seq = ?1"))?
+        .query_row([seq], head)
+        .map_err(|e| sqlite_error(&e))
+}
+
+pub(crate) fn submit(
+    tx: &mut Tx<'_, '_>,
+    flow: &NewFlow,
+    jobs: &[NewJob],
+) -> Result<Result<Vec<Enqueued>, EnqueueRefusal>, StoreError> {
+    if let Some(seq) = seq_of(tx, flow.id)? {
+        return Ok(Ok(submitted_before(tx, seq)?));
+    }
+    let lanes = lanes_of(tx, jobs)?;
+    tx.all_or_nothing(|tx| {
+        insert(tx, flow, 1, 1, None)?;
+        let done = match enqueue_all(tx, jobs, &lanes)? {
+            Ok(done) => done,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        // A flow's jobs are its own: one that was there before can't take a place in it.
+        match done.iter().position(|one| !one.created) {
+            Some(index) if jobs[index].spec.key.is_some() => {
+                Ok(Err(EnqueueRefusal::KeyConflict { index, existing: done[index].id }))
+            }
+            Some(index) => Ok(Err(EnqueueRefusal::IdConflict { index })),
+            None => {
+                edges::settle(tx)?;
+                Ok(Ok(done))
+            }
+        }
+    })
+}
+
+/// A client repeats a submission whose answer it lost.
+fn submitted_before(tx: &Tx<'_, '_>, flow: i64) -> Result<Vec<Enqueued>, StoreError> {
+    let mut statement = tx.sql(
+        "SELECT id, trace_id FROM places JOIN jobs USING (seq) WHERE flow = ?1 AND made_by IS NULL ORDER BY seq",
+    )?;
+    let rows = statement
+        .query_map([flow], |r| {
+            let id = JobId(r.get(0)?);
+            let trace_id = r.get::<_, Option<String>>(1)?.unwrap_or_else(|| id.simple());
+            Ok(Enqueued { id, trace_id, created: false })
+        })
+        .map_err(|e| sqlite_error(&e))?;
+    rows.collect::<rusqlite::Result<_>>().map_err(|e| sqlite_error(&e))
+}
+
+fn insert(
+    tx: &Tx<'_, '_>,
+    flow: &NewFlow,
+    attempt: u32,
+    tries: u32,
+    retry_of: Option<JobId>,
+) -> Result<(), StoreError> {
+    tx.run(
+        "INSERT INTO flows (id, name, max_attempts, retry, root_id, created_at, attempt, tries, retry_of, cancel_asked,
+             state, jobs, open, dead, cancelled) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, 0, 0, 0, 0, 0)",
+        params![
+            flow.id.0,
+            flow.name,
+            flow.max_attempts,
+            flow.retry.code(),
+            flow.root_id.0,
+            flow.created_at.0,
+            attempt,
+            tries,
+            retry_of.map(|id| id.0),
+        ],
+    )?;
+    Ok(())
+}
+
+/// One more job of a flow, which waits.
+pub(crate) fn count_new(tx: &Tx<'_, '_>, flow: i64) -> Result<(), StoreError> {
+    tx.run("UPDATE flows SET jobs = jobs + 1, open = open + 1, state = 0, finished_at = NULL WHERE seq = ?1", [flow])?;
+    Ok(())
+}
+
+/// Counts a job that has come to its end, or left it; answers its flow.
+pub(crate) fn count_turn(tx: &Tx<'_, '_>, job: i64, from: State, to: State) -> Result<Option<i64>, StoreError> {
+    let flow: Option<i64> = tx
+        .sql("SELECT flow FROM places WHERE seq = ?1")?
+        .query_row([job], |r| r.get(0))
+        .optional()
+        .map_err(|e| sqlite_error(&e))?;
+    let Some(flow) = flow else { return Ok(None) };
+    let mut counts = head_by_seq(tx, flow)?.counts;
+    counts.moved(Some(from), to);
+    let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    tx.run(
+        "UPDATE flows SET open = ?2, dead = ?3, cancelled = ?4 WHERE seq = ?1",
+        params![flow, signed(counts.open), signed(counts.dead), signed(counts.cancelled)],
+    )?;
+    Ok(Some(flow))
+}
+
+/// A job of a flow is deleted; the flow goes with its last one.
+pub(crate) fn forget(tx: &Tx<'_, '_>, job: i64) -> Result<(), StoreError> {
+    tx.run("UPDATE flows SET jobs = jobs - 1 WHERE seq = (SELECT flow FROM places WHERE seq = ?1)", [job])?;
+    tx.run("DELETE FROM flows WHERE seq = (SELECT flow FROM places WHERE seq = ?1) AND jobs = 0", [job])?;
+    tx.run("DELETE FROM places WHERE seq = ?1", [job])?;
+    Ok(())
+}
+
+/// Notes that a flow has ended, or runs again because a job of it does; a flow that died is run again while it may be.
+pub(crate) fn look_at_end(tx: &mut Tx<'_, '_>, flow: i64) -> Result<Option<Also>, StoreError> {
+    let head = head_by_seq(tx, flow)?;
+    let state = head.state();
+    let ended = state != FlowState::Running;
+    if ended == head.finished_at.is_some() {
+        return Ok(None);
+    }
+    tx.run(
+        "UPDATE flows SET state = ?2, finished_at = ?3 WHERE seq = ?1",
+        params![flow, state.code(), ended.then_some(tx.now.0)],
+    )?;
+    if !ended {
+        return Ok(None);
+    }
+    let again = state == FlowState::Dead && !head.cancel_asked && head.next.is_none();
+    let next = match again && head.tries < head.spec.max_attempts {
+        true => Some(new_run(tx, &head, head.spec.retry, head.tries + 1)?),
+        false => None,
+    };
+    Ok(Some(Also::FlowEnded { id: head.spec.id, state, next }))
+}
+
+pub(crate) fn retry(
+    tx: &mut Tx<'_, '_>,
+    id: JobId,
+    retry: FlowRetry,
+) -> Result<Result<FlowHead, FlowRefusal>, StoreError> {
+    let Some(head) = head_by_id(tx, id)? else { return Ok(Err(FlowRefusal::NotFound)) };
+    if let Some(next) = head.next {
+        return Ok(Err(FlowRefusal::Superseded(next)));
+    }
+    match head.state() {
+        FlowState::Running => return Ok(Err(FlowRefusal::Running)),
+        FlowState::Success if retry == FlowRetry::Failed => return Ok(Err(FlowRefusal::Ended(FlowState::Success))),
+        _ => {}
+    }
+    let next = new_run(tx, &head, retry, 1)?;
+    edges::settle(tx)?;
+    Ok(head_by_id(tx, next)?.ok_or(FlowRefusal::NotFound))
+}
+
+pub(crate) fn cancel(tx: &mut Tx<'_, '_>, id: JobId) -> Result<Result<Vec<Applied>, FlowRefusal>, StoreError> {
+    let Some(head) = head_by_id(tx, id)? else { return Ok(Err(FlowRefusal::NotFound)) };
+    if head.state() != FlowState::Running {
+        return Ok(Err(FlowRefusal::Ended(head.state())));
+    }
+    tx.run("UPDATE flows SET cancel_asked = 1 WHERE seq = ?1", [head.seq])?;
+    let mut done: Vec<Applied> = vec![];
+    // All are cancelled before any of them is seen to have ended: none is skipped for another's sake.
+    for seq in members(tx, head.seq)? {
+        let Some(standing) = tx.standing_by_seq(seq)? else { continue };
+        let Ok(change) = decide(&standing.policy, &standing.life, &Event::CancelAsked, tx.now, 0) else { continue };
+        tx.note_action(seq, "cancel")?;
+        if change.life != standing.life {
+            tx.save(&standing, &change)?;
+        }
+        done.push(Applied { id: standing.id, life: change.life, also: vec![] });
+    }
+    let also = edges::settle(tx)?;
+    if let Some(last) = done.last_mut() {
+        last.also = also;
+    }
+    Ok(Ok(done))
+}
+
+/// Rows of a flow's jobs, in the order in which they were made.
+fn members(tx: &Tx<'_, '_>, flow: i64) -> Result<Vec<i64>, StoreError> {
+    let mut statement = tx.sql("SELECT seq FROM places WHERE flow = ?1 ORDER BY seq")?;
+    let rows = statement.query_map([flow], |r| r.get(0)).map_err(|e| sqlite_error(&e))?;
+    rows.collect::<rusqlite::Result<_>>().map_err(|e| sqlite_error(&e))
+}
+
+/// The edges into a job.
+fn into(tx: &Tx<'_, '_>, child: i64) -> Result<Vec<Edge>, StoreError> {
+    let mut statement =
+        tx.sql("SELECT id, kind FROM edges JOIN jobs ON jobs.seq = parent WHERE child = ?1 ORDER BY parent")?;
+    let rows = statement
+        .query_map([child], |r| Ok(Edge { parent: JobId(r.get(0)?), kind: coded(r, 1, EdgeKind::from_code)? }))
+        .map_err(|e| sqlite_error(&e))?;
+    rows.collect::<rusqlite::Result<_>>().map_err(|e| sqlite_error(&e))
+}
+
+/// Makes the next run: new rows for what is to be done again, tied to the old rows of what is not.
+fn new_run(tx: &mut Tx<'_, '_>, head: &FlowHead, retry: FlowRetry, tries: u32) -> Result<JobId, StoreError> {
+    let (mut jobs, mut edges_into) = (vec![], vec![]);
+    for seq in members(tx, head.seq)? {
+        let read = tx.sql(concat!("SELECT ", job_columns!(heavy), " FROM jobs WHERE seq = ?1"))?.query_row([seq], job);
+        jobs.push(read.map_err(|e| sqlite_error(&e))?);
+        edges_into.push(into(tx, seq)?);
+    }
+    let (flow, mut anew) = next_run(head, jobs, &edges_into, retry, tx.now);
+    for job in &mut anew {
+        hand_over_key(tx, job)?;
+    }
+    insert(tx, &flow, head.attempt + 1, tries, Some(head.spec.id))?;
+    tx.run("UPDATE flows SET next = ?2 WHERE seq = ?1", params![head.seq, flow.id.0])?;
+    let lanes = lanes_of(tx, &anew)?;
+    match enqueue_all(tx, &anew, &lanes)? {
+        Ok(_) => Ok(flow.id),
+        Err(refusal) => {
+            let message = format!("flow {} can't be run again: {refusal:?}", head.spec.id);
+            Err(StoreError::new(StoreErrorKind::Unusable, message))
+        }
+    }
+}
+
+/// The key goes to the new row, so that the effects are those of one job; another job that has it and lives keeps it.
+fn hand_over_key(tx: &Tx<'_, '_>, job: &mut NewJob) -> Result<(), StoreError> {
+    let Some(key) = job.spec.key.clone() else { return Ok(()) };
+    if key_holder(tx, &job.spec.task, &key)?.is_some_and(|holder| !holder.state.is_final()) {
+        (job.spec.key, job.digest) = (None, None);
+    } else {
+        tx.run("DELETE FROM keys WHERE task = ?1 AND key = ?2", params![job.spec.task, key])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! How the new jobs of a batch are tied to each other, to jobs that there are, and to their flows.
+
+use std::collections::{HashMap, HashSet};
+
+use ax_model::JobId;
+use ax_model::flow::EdgeKind;
+use ax_model::new_job::NewJob;
+use ax_model::store::{EnqueueRefusal, Enqueued, StoreError};
+use rusqlite::params;
+
+use crate::rows::{IN_FLOW, PARENT, Standing};
+use crate::tx::Tx;
+use crate::{edges, flows};
+
+/// The ties of one batch.
+pub(crate) struct Links {
+    /// Whom the jobs of the batch wait for.
+    parents: HashSet<JobId>,
+    /// Rows that the batch's ids stand for: those it made, or those it found in their place.
+    rows: HashMap<JobId, i64>,
+    /// Flows by id; `None` = there is no such flow.
+    flows: HashMap<JobId, Option<i64>>,
+    /// What waits for a map node, and so for the jobs that it makes.
+    maps: HashMap<JobId, Vec<(i64, EdgeKind)>>,
+}
+
+impl Links {
+    pub(crate) fn of(jobs: &[NewJob]) -> Links {
+        let parents = jobs.iter().flat_map(|job| &job.edges).map(|edge| edge.parent).collect();
+        Links { parents, rows: HashMap::new(), flows: HashMap::new(), maps: HashMap::new() }
+    }
+
+    /// The marks that the row of `job` gets.
+    pub(crate) fn marks(&mut self, tx: &mut Tx<'_, '_>, job: &NewJob) -> Result<i64, StoreError> {
+        let mut marks = if self.parents.contains(&job.spec.id) { PARENT } else { 0 };
+        if let Some(place) = &job.place {
+            if self.flow(tx, place.flow)?.is_some() {
+                marks |= IN_FLOW;
+            }
+            if let Some((map, _)) = place.made_by
+                && !self.children_of_map(tx, map)?.is_empty()
+            {
+                marks |= PARENT;
+            }
+        }
+        Ok(marks)
+    }
+
+    fn flow(&mut self, tx: &Tx<'_, '_>, id: JobId) -> Result<Option<i64>, StoreError> {
+        if let Some(known) = self.flows.get(&id) {
+            return Ok(*known);
+        }
+        let found = flows::seq_of(tx, id)?;
+        self.flows.insert(id, found);
+        Ok(found)
+    }
+
+    fn children_of_map(&mut self, tx: &mut Tx<'_, '_>, map: JobId) -> Result<&[(i64, EdgeKind)], StoreError> {
+        if !self.maps.contains_key(&map) {
+            let open = match edges::end_of(tx, map)? {
+                Some((seq, _)) => edges::out_edges(tx, seq, true)?,
+                None => vec![],
+            };
+            self.maps.insert(map, open);
+        }
+        Ok(&self.maps[&map])
+    }
+
+    /// The job has been stored, or another was found in its place.
+    pub(crate) fn made(&mut self, tx: &mut Tx<'_, '_>, job: &NewJob, answer: &Enqueued) -> Result<(), StoreError> {
+        if !answer.created {
+            if self.parents.contains(&job.spec.id)
+                && let Some((seq, _)) = edges::end_of(tx, answer.id)?
+            {
+                self.rows.insert(job.spec.id, seq);
+            }
+            return Ok(());
+        }
+        let seq = tx.memory.next_seq - 1;
+        self.rows.insert(job.spec.id, seq);
+        let Some(place) = &job.place else { return Ok(()) };
+        if let Some(flow) = self.flow(tx, place.flow)? {
+            let (made_by, made_index) = place.made_by.map_or((None, None), |(map, n)| (Some(map.0), Some(n)));
+            tx.run(
+                "INSERT INTO places VALUES (?1, ?2, ?3, ?4, ?5)",
+                params![seq, flow, place.node, made_by, made_index],
+            )?;
+            flows::count_new(tx, flow)?;
+        }
+        if let Some((map, _)) = place.made_by {
+            for (child, kind) in self.children_of_map(tx, map)?.to_vec() {
+                tx.run("INSERT OR IGNORE INTO edges VALUES (?1, ?2, ?3, NULL)", params![seq, child, kind.code()])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Draws the edges of a job that was just stored, and looks at once whether they let it run.
+    pub(crate) fn draw(
+        &self,
+        tx: &mut Tx<'_, '_>,
+        index: usize,
+        job: &NewJob,
+    ) -> Result<Result<(), EnqueueRefusal>, StoreError> {
+        let Some(&child) = self.rows.get(&job.spec.id) else { return Ok(Ok(())) };
+        let mut decided: Option<(Standing, EdgeKind, Option<bool>)> = None;
+        for edge in &job.edges {
+            let seq = match self.rows.get(&edge.parent) {
+                Some(seq) => Some(*seq),
+                None => edges::end_of(tx, edge.parent)?.map(|(seq, _)| seq),
+            };
+            let Some(parent) = seq.map(|seq| tx.standing_by_seq(seq)).transpose()?.flatten() else {
+                return Ok(Err(EnqueueRefusal::UnknownParent { index, parent: edge.parent }));
+            };
+            tx.mark_parent(&parent)?;
+            let settled = edge.kind.settled(parent.life.state);
+            tx.run(
+                "INSERT OR IGNORE INTO edges VALUES (?1, ?2, ?3, ?4)",
+                params![parent.seq, child, edge.kind.code(), settled],
+            )?;
+            // What can't hold decides before what holds.
+            if settled.is_some() && !matches!(decided, Some((.., Some(false)))) {
+                decided = Some((parent, edge.kind, settled));
+            }
+        }
+        if let Some((parent, kind, _)) = decided {
+            edges::judge(tx, child, &parent, kind)?;
+        }
+        Ok(Ok(()))
+    }
+}

@@ -1,0 +1,199 @@
+//! The way in for flows: submit, look, retry, cancel, wait.
+
+use std::time::Duration;
+
+use ax_model::flow::FlowRetry;
+use ax_model::flow_request::{FlowError, FlowRequest, MAP_TASK};
+use ax_model::store::{
+    Also, Applied, Cursor, Enqueued, Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal, StoreError, Upstream,
+};
+use ax_model::{FlowState, JobId};
+
+use crate::client::{Client, EnqueueLog, WAIT_READS_EVERY};
+use crate::enqueue_error::EnqueueError;
+use crate::journal::{Action, Step};
+use crate::map;
+use crate::node::Node;
+
+/// Why a flow was not stored. Nothing of it was.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SubmitError {
+    /// The flow, or a job of it, is wrong.
+    Flow(FlowError<EnqueueError>),
+    /// The store can't take it; `node` is the name of the job at fault, where one is.
+    Refused {
+        /// The node.
+        node: Option<String>,
+        /// Why.
+        error: EnqueueError,
+    },
+}
+
+impl std::fmt::Display for SubmitError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SubmitError::Flow(error) => error.fmt(f),
+            SubmitError::Refused { node: Some(node), error } => write!(f, "node {node:?}: {error}"),
+            SubmitError::Refused { node: None, error } => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SubmitError {}
+
+/// A flow that is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Submitted {
+    /// The flow.
+    pub flow: JobId,
+    /// Its jobs: the node's name, and what became of it.
+    pub jobs: Vec<(String, Enqueued)>,
+    /// `false` = a flow with this id was there before.
+    pub created: bool,
+}
+
+impl Client {
+    /// Stores a flow and all its jobs, or nothing. The answer comes after they are on disk.
+    ///
+    /// # Errors
+    /// The first thing that is wrong; nothing has been stored then.
+    pub async fn submit_flow(&self, request: FlowRequest) -> Result<Submitted, SubmitError> {
+        let node = &self.node;
+        let refused = |error| SubmitError::Refused { node: None, error };
+        let jobs: Vec<_> = request.nodes.iter().map(|node| node.job.clone()).collect();
+        let tasks = self.catalogue_for(&jobs).await.map_err(refused)?;
+        let (now, limits) = (node.store.now(), &node.options.limits);
+        let own = map::spec();
+        let mut chance = node.with_chance(|chance| ax_model::Chance::new(chance.next_u64()));
+        let built = request.build(limits, now, &mut chance, |job, chance| match job.task == MAP_TASK {
+            true => job
+                .resolve_with(&own, &node.options.defaults, limits, now, chance)
+                .map_err(|invalid| EnqueueError::Invalid { index: 0, invalid }),
+            false => self.resolve(0, job, &tasks),
+        });
+        let (flow, jobs) = built.map_err(SubmitError::Flow)?;
+        let log = EnqueueLog::of(&jobs);
+        let names: Vec<String> =
+            jobs.iter().map(|job| job.place.as_ref().map_or_else(String::new, |place| place.node.clone())).collect();
+        let id = flow.id;
+        let stored = node.store.submit_flow(flow, jobs).await.map_err(|e| refused(EnqueueError::Store(e)))?;
+        let stored = stored.map_err(|refusal| {
+            let error = EnqueueError::from(refusal);
+            SubmitError::Refused { node: error.index().and_then(|index| names.get(index).cloned()), error }
+        })?;
+        log.write(node, &stored);
+        let created = stored.iter().all(|one| one.created);
+        let jobs = names.into_iter().zip(stored).collect();
+        Ok(Submitted { flow: id, jobs, created })
+    }
+
+    /// A flow with its jobs and edges.
+    ///
+    /// # Errors
+    /// The store's own trouble.
+    pub async fn flow(&self, id: JobId) -> Result<Option<Flow>, StoreError> {
+        self.node.store.flow(id).await
+    }
+
+    /// One page of flows, newest first. `limit` is cut to the page limit.
+    ///
+    /// # Errors
+    /// The store's own trouble.
+    pub async fn flows(&self, filter: FlowFilter, after: Option<Cursor>, limit: usize) -> Result<FlowPage, StoreError> {
+        self.node.store.flows(filter, after, limit.clamp(1, self.node.options.limits.page)).await
+    }
+
+    /// Makes a new run of a flow that has ended.
+    ///
+    /// # Errors
+    /// Outside, the store's own trouble; inside, why it can't be run again.
+    pub async fn retry_flow(&self, id: JobId, retry: FlowRetry) -> Result<Result<FlowHead, FlowRefusal>, StoreError> {
+        let answer = self.node.store.retry_flow(id, retry).await?;
+        if let Ok(head) = &answer {
+            tracing::info!(flow = %id, next = %head.spec.id, "a person runs a flow again");
+        }
+        Ok(answer)
+    }
+
+    /// Cancels every job of a flow that has not ended; running ones are being stopped when this returns. Answers where each
+    /// of them stands now.
+    ///
+    /// # Errors
+    /// Outside, the store's own trouble; inside, why it can't be cancelled.
+    pub async fn cancel_flow(&self, id: JobId) -> Result<Result<Vec<Applied>, FlowRefusal>, StoreError> {
+        let mut done = match self.node.store.cancel_flow(id).await? {
+            Ok(done) => done,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        for applied in &mut done {
+            self.node.follow(&applied.also);
+            applied.life = self.end_here(applied.clone()).await;
+            self.log(applied.id, Action::Cancel, applied.life).await;
+        }
+        Ok(Ok(done))
+    }
+
+    /// What a job waits for, or waited for: open edges first, at most `limit`.
+    ///
+    /// # Errors
+    /// The store's own trouble.
+    pub async fn upstream(&self, id: JobId, limit: usize) -> Result<Vec<Upstream>, StoreError> {
+        self.node.store.upstream(id, limit).await
+    }
+
+    /// Waits until the flow has ended, all the runs it has by itself included, for at most `limit`; answers its newest run.
+    ///
+    /// # Errors
+    /// The store's own trouble.
+    pub async fn wait_flow(&self, id: JobId, limit: Duration) -> Result<Option<Flow>, StoreError> {
+        let node = &self.node;
+        let deadline = node.timer.elapsed().saturating_add(limit);
+        let mut id = id;
+        loop {
+            let waiting = node.waiters.register(vec![id]);
+            let hint = waiting.hint();
+            let Some(flow) = node.store.flow(id).await? else { return Ok(None) };
+            if let Some(next) = flow.head.next {
+                id = next;
+                continue;
+            }
+            let left = deadline.saturating_sub(node.timer.elapsed());
+            if flow.head.state() != FlowState::Running || left.is_zero() {
+                return Ok(Some(flow));
+            }
+            let _ = node.timer.timeout(left.min(WAIT_READS_EVERY), hint).await;
+        }
+    }
+}
+
+impl Node {
+    /// Logs what else came of an act, and wakes who waits for it.
+    pub(crate) fn follow(&self, also: &[Also]) {
+        for one in also {
+            match one {
+                Also::Skipped(skipped) => {
+                    self.waiters.wake(skipped.id);
+                    self.tell(&Step {
+                        task_id: skipped.id,
+                        trace_id: &skipped.trace_id,
+                        root_id: skipped.root_id,
+                        task: &skipped.task,
+                        queue: &skipped.queue,
+                        action: Action::Skip,
+                        status: ax_model::State::Skipped,
+                        attempt: 0,
+                        cost_us: None,
+                        error: Some(&skipped.reason),
+                    });
+                }
+                Also::FlowEnded { id, state, next } => {
+                    self.waiters.wake(*id);
+                    match next {
+                        Some(next) => tracing::info!(flow = %id, %state, %next, "a flow has ended and is run again"),
+                        None => tracing::info!(flow = %id, %state, "a flow has ended"),
+                    }
+                }
+            }
+        }
+    }
+}

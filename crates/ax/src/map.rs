@@ -1,0 +1,107 @@
+//! The task that every engine does itself: makes one job for each item of a list that another job has returned.
+//!
+//! The jobs are stored in parts, each a transaction. Their ids come of the map node's own, so that a part that was stored
+//! before a crash is met again and not stored twice.
+
+use ax_model::flow_request::{MAP_TASK, MapTemplate};
+use ax_model::limits::MAP_ITEMS_MAX;
+use ax_model::store::{Claimed, Reply};
+use ax_model::{Cause, ErrorInfo, TaskSpec};
+use serde_json::value::RawValue;
+
+use crate::board::Live;
+use crate::client::{Client, EnqueueLog};
+use crate::enqueue_error::EnqueueError;
+use crate::health::Backoff;
+use crate::node::{Node, Stage};
+use crate::runner::Outcome;
+
+/// Jobs in one transaction.
+const PART: usize = 1_000;
+
+/// The task as a worker would declare it.
+pub(crate) fn spec() -> TaskSpec {
+    TaskSpec {
+        name: MAP_TASK.to_owned(),
+        timeout_ms: Some(None),
+        doc: Some("Makes a job for each item of a list; rea does this itself".to_owned()),
+        ..TaskSpec::default()
+    }
+}
+
+fn fatal(kind: &str, message: impl Into<String>) -> Outcome {
+    Outcome::Fatal(ErrorInfo::new(Cause::Fatal, kind, message))
+}
+
+/// Makes the jobs. The list is the first of its arguments, filled in already.
+pub(crate) async fn run(client: &Client, job: &Claimed, live: &Live) -> Outcome {
+    live.begin(&client.node);
+    let Ok((list, template)) = serde_json::from_str::<(Box<RawValue>, MapTemplate)>(&job.args) else {
+        return fatal("BadArguments", "these are not the arguments of a map node");
+    };
+    let Ok(items) = serde_json::from_str::<Vec<Box<RawValue>>>(list.get()) else {
+        let begin: String = list.get().chars().take(40).collect();
+        return fatal("NotAList", format!("a map needs a list; what it got begins with {begin}"));
+    };
+    if items.len() > MAP_ITEMS_MAX {
+        return fatal("TooManyItems", format!("the list has {} items, the limit is {MAP_ITEMS_MAX}", items.len()));
+    }
+    for (part, items) in items.chunks(PART).enumerate() {
+        if live.stop.reason().is_some() {
+            return Outcome::Stopped;
+        }
+        let made = make(client, job, &template, part * PART, items).await;
+        if let Err(outcome) = made {
+            return outcome;
+        }
+    }
+    Outcome::Done(format!("{{\"jobs\":{}}}", items.len()))
+}
+
+async fn make(
+    client: &Client,
+    job: &Claimed,
+    template: &MapTemplate,
+    first: usize,
+    items: &[Box<RawValue>],
+) -> Result<(), Outcome> {
+    let node = &client.node;
+    let map = job.attempt.id;
+    let place = again(node, || node.store.get(map)).await?.and_then(|row| row.place);
+    let Some(place) = place else { return Err(fatal("NotInAFlow", "a map node is always in a flow")) };
+    let mut requests = Vec::with_capacity(items.len());
+    for (n, item) in items.iter().enumerate() {
+        let index = u32::try_from(first + n).unwrap_or(u32::MAX);
+        let request = template.request(map, place.flow, job.root_id, index, item.get(), job.created_at);
+        requests.push(request.map_err(|bad| fatal("BadArguments", bad.to_string()))?);
+    }
+    let tasks = again(node, || Box::pin(node.catalogue_read())).await?;
+    let resolve = |(index, request)| client.resolve(index, request, &tasks);
+    let jobs: Result<Vec<_>, EnqueueError> = requests.into_iter().enumerate().map(resolve).collect();
+    let jobs = jobs.map_err(|refusal| fatal("ItemRefused", refusal.to_string()))?;
+    let log = EnqueueLog::of(&jobs);
+    let stored = again(node, || node.store.enqueue(jobs.clone())).await?;
+    match stored {
+        Ok(stored) => log.write(node, &stored),
+        Err(refusal) => return Err(fatal("ItemRefused", EnqueueError::from(refusal).to_string())),
+    }
+    Ok(())
+}
+
+/// Asks the store until it answers, or the engine stops.
+async fn again<'a, T>(node: &'a Node, ask: impl Fn() -> Reply<'a, T> + Send) -> Result<T, Outcome> {
+    let mut backoff = Backoff::new();
+    loop {
+        match ask().await {
+            Ok(answer) => return Ok(answer),
+            Err(error) if error.is_temporary() && node.stage() < Stage::Draining => {
+                node.troubles.report(&node.timer, "map", &error);
+                node.sleep_before(Stage::Draining, backoff.next()).await;
+            }
+            Err(error) => {
+                let error = ErrorInfo::new(Cause::Interrupted, "store", error.to_string());
+                return Err(Outcome::Interrupted(error));
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Flows through the engine: results as arguments, maps, branches on failure, runs of their own, cancels.
+
+mod world;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ax::{
+    Action, Context, EdgeKind, Flow, FlowBuilder, FlowRetry, FlowState, Handlers, Item, JobId, JobRequest, MapOver,
+    NodeRequest, State, SubmitError, TaskError,
+};
+use world::{On, World, eventually};
+
+on_every_store! {
+    results_are_arguments_and_edges;
+    a_map_over_a_result_makes_its_jobs_and_joins_them;
+    a_map_over_what_is_no_list_ends_with_what_was_wrong;
+    joined_results_over_the_limit_are_refused_with_the_size;
+    a_branch_on_failure_runs_and_the_flow_is_run_again;
+    a_cancelled_flow_stops_what_runs;
+    a_wide_flow_comes_to_its_join;
+    a_flow_that_is_wrong_is_refused_with_the_node;
+    a_skip_is_logged_and_wakes_who_waits;
+}
+
+/// `number` gives its argument, `sum` adds a list, `list` makes one, `broken` fails `n` times in all, `slow` waits.
+fn handlers(w: &World, failures: usize) -> Handlers {
+    let left = Arc::new(AtomicUsize::new(failures));
+    let mut handlers = Handlers::new(4).with_clock(Arc::new(w.clock.clone()));
+    handlers.add("number", |_: Context, (n,): (u64,)| async move { Ok::<_, TaskError>(n) });
+    handlers.add("sum", |_: Context, (list,): (Vec<Option<u64>>,)| async move {
+        Ok::<_, TaskError>(list.into_iter().flatten().sum::<u64>())
+    });
+    handlers.add("list", |_: Context, (n,): (u64,)| async move { Ok::<_, TaskError>((0..n).collect::<Vec<u64>>()) });
+    handlers.add("text", |_: Context, (n,): (usize,)| async move { Ok::<_, TaskError>("x".repeat(n)) });
+    handlers.add("take", |_: Context, _: serde_json::Value| async move { Ok::<_, TaskError>(()) });
+    handlers.add("odd_fails", |_: Context, (n,): (u64,)| async move {
+        if n % 2 == 1 { Err(TaskError::fatal("odd")) } else { Ok(n * 10) }
+    });
+    handlers.add("broken", move |_: Context, (): ()| {
+        let fails = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_ok();
+        async move { if fails { Err(TaskError::fatal("not yet")) } else { Ok("mended") } }
+    });
+    handlers.add("slow", |context: Context, (): ()| async move {
+        context.cancelled().await;
+        Err::<(), _>(TaskError::fatal("was stopped"))
+    });
+    handlers
+}
+
+async fn ended(engine: &ax::Engine, id: JobId) -> Flow {
+    engine.client().wait_flow(id, Duration::from_secs(3600)).await.unwrap().expect("the flow is there")
+}
+
+fn result_of<'a>(flow: &'a Flow, node: &str) -> (State, Option<&'a str>) {
+    let named = |listed: &&ax::model::store::Listed| listed.job.place.as_ref().is_some_and(|place| place.node == node);
+    let listed = flow.jobs.iter().find(named).unwrap_or_else(|| panic!("no node {node}"));
+    (listed.job.life.state, listed.job.result.as_deref())
+}
+
+fn error_of(flow: &Flow, node: &str) -> String {
+    let named = |listed: &&ax::model::store::Listed| listed.job.place.as_ref().is_some_and(|place| place.node == node);
+    let error = flow.jobs.iter().find(named).and_then(|listed| listed.job.last_error.clone()).expect("an error");
+    format!("{}: {}", error.kind, error.message)
+}
+
+async fn results_are_arguments_and_edges(on: On) {
+    let w = World::new(on);
+    let engine = w.start_with(handlers(&w, 0)).await;
+    let mut flow = FlowBuilder::new("sums");
+    let a = flow.job::<u64>("a", "number", (1,));
+    let b = flow.job::<u64>("b", "number", (2,));
+    let page = flow.map_items::<u64>("page", "number", [10, 20], (Item,));
+    let sum = flow.job::<u64>("sum", "sum", (vec![a.result(), b.result()],));
+    let pages = flow.job::<u64>("pages", "sum", (page.result(),));
+    flow.job::<u64>("all", "sum", (vec![sum.result(), pages.result()],));
+    let made = engine.client().submit_flow(flow.build().unwrap()).await.unwrap();
+    assert_eq!((made.jobs.len(), made.created), (7, true));
+    let flow = ended(&engine, made.flow).await;
+    assert_eq!(flow.head.state(), FlowState::Success);
+    assert_eq!(result_of(&flow, "all"), (State::Success, Some("33")));
+    w.stop(&engine).await;
+    w.is_sound().await;
+}
+
+async fn a_map_over_a_result_makes_its_jobs_and_joins_them(on: On) {
+    let w = World::new(on);
+    let engine = w.start_with(handlers(&w, 0)).await;
+    for (n, total) in [(0, 0), (3, 3), (2_500, 2_500 * 2_499 / 2)] {
+        let mut flow = FlowBuilder::new("map");
+        let list = flow.job::<Vec<u64>>("list", "list", (n,));
+        let each = flow.map::<u64, _>("each", "number", list.result(), (Item,));
+        flow.job::<u64>("join", "sum", (each.result(),));
+        let made = engine.client().submit_flow(flow.build().unwrap()).await.unwrap();
+        let flow = ended(&engine, made.flow).await;
+        assert_eq!((flow.head.state(), flow.head.counts.jobs), (FlowState::Success, n + 3));
+        assert_eq!(result_of(&flow, "join"), (State::Success, Some(total.to_string().as_str())));
+    }
+    // Some items fail: a join on success is skipped, one on the end gets what there is.
+    let mut flow = FlowBuilder::new("map");
+    let list = flow.job::<Vec<u64>>("list", "list", (4,));
+    let each = flow.map::<u64, _>("each", "odd_fails", list.result(), (Item,));
+    let strict = flow.job::<u64>("strict", "sum", (each.result(),));
+    let lax = flow.job::<u64>("lax", "sum", (each.result(),));
+    flow.after(&lax, &each, EdgeKind::Finished);
+    let made = engine.client().submit_flow(flow.build().unwrap()).await.unwrap();
+    let flow = ended(&engine, made.flow).await;
+    drop((strict, lax));
+    assert_eq!(flow.head.state(), FlowState::Dead);
+    assert_eq!(result_of(&flow, "strict"), (State::Skipped, None));
+    assert_eq!(result_of(&flow, "lax"), (State::Success, Some("20")));
+    w.stop(&engine).await;
+    w.is_sound().await;
+}
+
+async fn a_map_over_what_is_no_list_ends_with_what_was_wrong(on: On) {
+    let w = World::new(on);
+    let engine = w.start_with(handlers(&w, 0)).await;
+    let number =
+        || NodeRequest { name: "n".to_owned(), job: JobRequest::new("number", "[5]"), ..NodeRequest::default() };
+    let over = |task: &str| NodeRequest {
+        name: "each".to_owned(),
+        job: JobRequest::new(task, r#"[{"$item":true}]"#),
+        map: Some(MapOver::Result("n".to_owned())),
+        ..NodeRequest::default()
+    };
+    let request = |nodes| ax::FlowRequest { name: "f".to_owned(), nodes, ..ax::FlowRequest::default() };
+    let made = engine.client().submit_flow(request(vec![number(), over("number")])).await.unwrap();
+    let flow = ended(&engine, made.flow).await;
+    assert_eq!(error_of(&flow, "each"), "NotAList: a map needs a list; what it got begins with 5");
+    // A task that there is not is refused when the jobs are made, with its neighbours.
+    let list = NodeRequest { job: JobRequest::new("list", "[2]"), ..number() };
+    let made = engine.client().submit_flow(request(vec![list, over("numbr")])).await.unwrap();
+    let flow = ended(&engine, made.flow).await;
+    assert!(error_of(&flow, "each").contains("did you mean number?"), "{}", error_of(&flow, "each"));
+    w.stop(&engine).await;
+}
+
+async fn joined_results_over_the_limit_are_refused_with_the_size(on: On) {
+    let w = World::new(on);
+    let engine = w.start_with(handlers(&w, 0)).await;
+    let mut flow = FlowBuilder::new("large");
+    let parts = flow.map_items::<String>("part", "text", vec![1_000_000; 5], (Item,));
+    flow.job::<()>("join", "take", (parts.result(),));
+    let made = engine.client().submit_flow(flow.build().unwrap()).await.unwrap();
+    let flow = ended(&engine, made.flow).await;
+    assert_eq!(result_of(&flow, "join").0, State::Dead);
+    let error = error_of(&flow, "join");
+    assert!(error.starts_with("ArgumentsTooLarge: ") && error.contains("the limit is 4194304"), "{error}");
+    w.stop(&engine).await;
+}
+
+async fn a_branch_on_failure_runs_and_the_flow_is_run_again(on: On) {
+    let w = World::new(on);
+    let engine = w.start_with(handlers(&w, 1)).await;
+    let mut flow = FlowBuilder::new("nightly");
+    flow.max_attempts(3, FlowRetry::All);
+    let fetch = flow.job::<u64>("fetch", "number", (1,));
+    let clean = flow.job::<()>("clean", "broken", ());
+    let report = flow.job::<u64>("report", "number", (2,));
+    let alert = flow.job::<u64>("alert", "number", (3,));
+    flow.after(&clean, &fetch, EdgeKind::Success);
+    flow.after(&report, &clean, EdgeKind::Success);
+    flow.after(&alert, &clean, EdgeKind::Failure);
+    let made = engine.client().submit_flow(flow.build().unwrap()).await.unwrap();
+    let last = ended(&engine, made.flow).await;
+    assert_eq!((last.head.attempt, last.head.state()), (2, FlowState::Success));
+    assert_eq!((result_of(&last, "report").0, result_of(&last, "alert").0), (State::Success, State::Skipped));
+    let first = engine.client().flow(made.flow).await.unwrap().unwrap();
+    assert_eq!(first.head.state(), FlowState::Dead);
+    assert_eq!((result_of(&first, "report").0, result_of(&first, "alert").0), (State::Skipped, State::Success));
+    w.stop(&engine).await;
+    w.is_sound().await;
+}
+
+async fn a_cancelled_flow_stops_what_runs(on: On) {
+    let w = World::new(on);
+    let engine = w.start_with(handlers(&w, 0)).await;
+    let mut flow = FlowBuilder::new("f");
+    flow.max_attempts(5, FlowRetry::All);
+    let slow = flow.job::<()>("slow", "slow", ());
+    let next = flow.job::<u64>("next", "number", (1,));
+    flow.after(&next, &slow, EdgeKind::Success);
+    let made = engine.client().submit_flow(flow.build().unwrap()).await.unwrap();
+    eventually("it runs", || async { w.steps.of(made.jobs[0].1.id).contains(&Action::Start) }).await;
+    engine.client().cancel_flow(made.flow).await.unwrap().expect("it runs");
+    let flow = ended(&engine, made.flow).await;
+    assert_eq!((flow.head.state(), flow.head.next), (FlowState::Cancelled, None));
+    assert_eq!(result_of(&flow, "next").0, State::Cancelled);
+    w.stop(&engine).await;
+    w.is_sound().await;
+}
+
+async fn a_wide_flow_comes_to_its_join(on: On) {
+    let w = World::new(on);
+    let engine = w.start_with(handlers(&w, 0)).await;
+    let mut flow = FlowBuilder::new("wide");
+    let root = flow.job::<u64>("root", "number", (1,));
+    let parts = flow.map_items::<u64>("part", "number", 0..1_000, (Item,));
+    flow.after(&parts, &root, EdgeKind::Success);
+    flow.job::<u64>("join", "sum", (parts.result(),));
+    let made = engine.client().submit_flow(flow.build().unwrap()).await.unwrap();
+    let flow = ended(&engine, made.flow).await;
+    assert_eq!(result_of(&flow, "join"), (State::Success, Some("499500")));
+    w.stop(&engine).await;
+    w.is_sound().await;
+}
+
+async fn a_flow_that_is_wrong_is_refused_with_the_node(on: On) {
+    let w = World::new(on);
+    let engine = w.start_with(handlers(&w, 0)).await;
+    let client = engine.client();
+    let mut flow = FlowBuilder::new("f");
+    flow.job::<()>("a", "number", (1,));
+    flow.job::<()>("b", "numbr", (1,));
+    let error = client.submit_flow(flow.build().unwrap()).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "node \"b\": no worker has ever offered a task named \"numbr\"; did you mean number?"
+    );
+    let mut flow = FlowBuilder::new("f");
+    let a = flow.job::<u64>("a", "number", (1,));
+    let b = flow.job::<u64>("b", "number", (a.result(),));
+    flow.after(&a, &b, EdgeKind::Finished);
+    let error = client.submit_flow(flow.build().unwrap()).await.unwrap_err();
+    assert!(matches!(&error, SubmitError::Flow(ax::FlowError::Cycle(path)) if path.len() == 3), "{error:?}");
+    // The engine's own task is not for callers.
+    let error = client.enqueue_one(JobRequest::new("rea.map", "[]")).await.unwrap_err();
+    assert!(error.to_string().contains("no worker has ever offered"), "{error}");
+    w.stop(&engine).await;
+}
+
+async fn a_skip_is_logged_and_wakes_who_waits(on: On) {
+    let w = World::new(on);
+    let engine = w.start_with(handlers(&w, 9)).await;
+    let client = engine.client();
+    let mut flow = FlowBuilder::new("f");
+    let broken = flow.job::<()>("broken", "broken", ());
+    flow.set(&broken, |job| job.delay_ms = Some(1_000));
+    let next = flow.job::<u64>("next", "number", (1,));
+    flow.after(&next, &broken, EdgeKind::Success);
+    let made = client.submit_flow(flow.build().unwrap()).await.unwrap();
+    let id = made.jobs[1].1.id;
+    let waiting = tokio::spawn(async move { client.wait(id, Duration::from_secs(3_600)).await });
+    w.advance_ms(1_001);
+    let job = waiting.await.unwrap().unwrap().expect("it is there");
+    assert_eq!(job.life.state, State::Skipped);
+    assert!(job.last_error.unwrap().message.starts_with("upstream broken is dead"));
+    eventually("the skip is logged", || async { w.steps.of(id).contains(&Action::Skip) }).await;
+    w.stop(&engine).await;
+}
