@@ -39,7 +39,7 @@ const UNITS: [(&[&str], u64); 4] = [
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some((words, ms)) = UNITS.iter().rev().find(|(_, ms)| self.window_ms % ms == 0) else {
+        let Some((words, ms)) = UNITS.iter().rev().find(|(_, ms)| self.window_ms.is_multiple_of(*ms)) else {
             return write!(f, "{}/{}ms", self.starts, self.window_ms);
         };
         match self.window_ms / ms {

@@ -1,3 +1,5 @@
+//! Rates hold in every window, whatever the clock does.
+
 use super::*;
 use crate::chance::Chance;
 
@@ -47,9 +49,9 @@ fn run(rate: Rate, seed: u64, steps_back: bool) -> Vec<i64> {
     let window = rate.window_us();
     for _ in 0..3_000 {
         let step = i64::try_from(chance.next_u64() % u64::try_from(window / 7 + 2).unwrap()).unwrap();
-        let step = if chance.next_u64() % 3 == 0 { 0 } else { step };
+        let step = if chance.next_u64().is_multiple_of(3) { 0 } else { step };
         (real, wall) = (real + step, wall + step);
-        if steps_back && chance.next_u64() % 50 == 0 {
+        if steps_back && chance.next_u64().is_multiple_of(50) {
             wall -= i64::try_from(chance.next_u64() % 3).unwrap() * window;
             log.set_back(Timestamp(wall));
         }
@@ -75,7 +77,7 @@ fn run(rate: Rate, seed: u64, steps_back: bool) -> Vec<i64> {
 
 #[test]
 fn no_window_ever_holds_more_starts_than_the_rate_also_when_the_clock_is_set_back() {
-    for seed in 0..40 {
+    for seed in 0..12 {
         for starts in [1, 2, 10, 64, 65, 1_000] {
             let rate = Rate { starts, window_ms: [1_000, 60_000][seed as usize % 2] };
             for steps_back in [false, true] {

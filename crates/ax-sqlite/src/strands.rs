@@ -114,10 +114,10 @@ impl Strands {
             (None, Some(due)) => of_key.strands.push((place, due)),
             (None, None) => {}
         }
-        if of_key.strands.is_empty() {
-            if let Some(Key { shut: Some(Shut::Until(at)), .. }) = self.keys.remove(&key) {
-                self.opens.remove(&(at, key));
-            }
+        if of_key.strands.is_empty()
+            && let Some(Key { shut: Some(Shut::Until(at)), .. }) = self.keys.remove(&key)
+        {
+            self.opens.remove(&(at, key));
         }
         if open {
             if let Some(old) = old {

@@ -26,7 +26,7 @@ pub(super) fn no_more_start_in_a_window_than_the_rate_allows(h: &mut Harness) {
             starts.push(h.now());
             h.succeed(claimed.attempt);
         }
-        if h.draw() % 40 == 0 {
+        if h.draw().is_multiple_of(40) {
             h.reopen();
         }
         let step = h.draw() % 20_000;
