@@ -44,10 +44,10 @@ impl Model {
             let heads: Vec<Option<Head>> = names.iter().map(&mut head).collect();
             let Some(picked) = order.picker.pick(&heads, age, now) else { break };
             let run = &names[picked.index];
-            let longest_due = heads[picked.index].expect("a picked run has a head").seq;
+            let head = heads[picked.index].expect("a picked run has a head");
             let seq = match self.is_fair(&run.0) {
                 true => self.turn(&mut order.rounds, run, self.open(&runs[run], &mut room), picked.overdue),
-                false => longest_due,
+                false => head.seq,
             };
             room.take(&self.rows[&seq].job.spec);
             let due = self.rows[&seq].job.life.run_at;
@@ -55,7 +55,7 @@ impl Model {
             let event = Event::Claimed { node: ask.node, token: Token(tokens.next_u64()) };
             self.change(seq, &event, now, 0).expect("a due job can be claimed");
             self.note_start(seq, now);
-            taken.push(self.claimed(seq));
+            taken.push(self.claimed(seq, (head.due, head.seq)));
         }
         taken
     }
@@ -101,7 +101,7 @@ impl Model {
         seq
     }
 
-    fn claimed(&self, seq: i64) -> Claimed {
+    fn claimed(&self, seq: i64, place: (Timestamp, i64)) -> Claimed {
         let row = &self.rows[&seq];
         let job = &row.job;
         let (spec, life) = (&job.spec, &job.life);
@@ -114,6 +114,7 @@ impl Model {
             kwargs: spec.kwargs.clone(),
             priority: spec.priority,
             due: life.run_at,
+            place,
             created_at: spec.created_at,
             claimed_at: life.updated_at,
             timeout_ms: spec.timeout_ms,

@@ -223,9 +223,10 @@ impl JobRequest {
         if let Some(key) = &self.key {
             name("key", key, limits)?;
         }
+        let waits = !self.depends_on.is_empty();
         let concurrency_key = match self.concurrency_key {
             Some(key) => Some(key),
-            None => task.concurrency_key.as_ref().map(|pattern| filled(pattern, &args, &kwargs)).transpose()?,
+            None => task.concurrency_key.as_ref().map(|pattern| filled(pattern, &args, &kwargs, waits)).transpose()?,
         };
         if let Some(key) = &concurrency_key {
             name("concurrency_key", key, limits)?;
@@ -285,8 +286,9 @@ impl JobRequest {
     }
 }
 
-/// A task's concurrency key, with the job's arguments in their places.
-fn filled(pattern: &str, args: &str, kwargs: &str) -> Result<String, Invalid> {
+/// A task's concurrency key, with the job's arguments in their places. `waits`: it depends on others, whose results may stand
+/// among its arguments.
+fn filled(pattern: &str, args: &str, kwargs: &str, waits: bool) -> Result<String, Invalid> {
     let wrong = |problem: String| Invalid { field: "concurrency_key", problem };
     let word = Word::parse(pattern).map_err(|e| wrong(format!("of the task is \"{pattern}\": {e}")))?;
     if let Some(key) = word.fixed() {
@@ -296,9 +298,15 @@ fn filled(pattern: &str, args: &str, kwargs: &str) -> Result<String, Invalid> {
     let args: Vec<serde_json::Value> = serde_json::from_str(args).map_err(|e| read("args", e))?;
     let kwargs: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(kwargs).map_err(|e| read("kwargs", e))?;
-    word.fill(&args, &kwargs).map_err(|missing| {
+    let key = word.fill(&args, &kwargs).map_err(|missing| {
         wrong(format!("of the task is \"{pattern}\": it takes {missing}, which the job does not give"))
-    })
+    })?;
+    if waits && key.contains("\"$result\"") {
+        return Err(wrong(format!(
+            "of the task is \"{pattern}\": it takes a result that is not there yet; give the key itself"
+        )));
+    }
+    Ok(key)
 }
 
 /// The edges, one a parent, and whether the arguments have places for results. A job that depends on none has no such
@@ -591,6 +599,12 @@ mod tests {
             assert_eq!(key(pattern, request).unwrap_err().field, "concurrency_key", "{pattern}");
         }
         assert_eq!(key("x", own(&"k".repeat(201))).unwrap_err().field, "concurrency_key");
+        let parent = JobId([1; 16]);
+        let child = JobRequest {
+            depends_on: vec![Edge { parent, kind: EdgeKind::Success }],
+            ..JobRequest::new("m:f", format!("[{}]", markers::result_of(&parent.to_string())))
+        };
+        assert_eq!(key("account:{0}", child).unwrap_err().field, "concurrency_key", "it is not there yet");
     }
 
     /// C115 and F39: what is kept is exact, what can't be kept is refused, and depth is bounded.

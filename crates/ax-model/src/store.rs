@@ -319,6 +319,8 @@ pub struct Claimed {
     pub priority: u8,
     /// When it was due.
     pub due: Timestamp,
+    /// Due time and row of the job whose place in the order it took: its own, or where keys take turns that of another.
+    pub place: (Timestamp, i64),
     /// When it was enqueued.
     pub created_at: Timestamp,
     /// When it was claimed.

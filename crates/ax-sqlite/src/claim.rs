@@ -42,7 +42,8 @@ pub(crate) fn claim(
         let run = picked.index;
         let Some((cell, entry)) = runs.choose(tx, run, picked.overdue) else { break };
         let (_, seq) = entry.due;
-        claimed.push(take(tx, seq, request.node, Token(tokens.next_u64()))?);
+        let place = heads[run].map_or((Timestamp(0), seq), |head| (head.due, head.seq));
+        claimed.push(take(tx, seq, place, request.node, Token(tokens.next_u64()))?);
         match runs.taken(tx, &mut permits, run, cell, entry)? {
             false => heads[run] = runs.head(run),
             true => heads.iter_mut().enumerate().for_each(|(run, head)| *head = runs.head(run)),
@@ -54,7 +55,13 @@ pub(crate) fn claim(
 }
 
 /// Reads what a worker needs of a job, and writes the claim that `decide` allows.
-fn take(tx: &mut Tx<'_, '_>, seq: i64, node: NodeId, token: Token) -> Result<Claimed, StoreError> {
+fn take(
+    tx: &mut Tx<'_, '_>,
+    seq: i64,
+    place: (Timestamp, i64),
+    node: NodeId,
+    token: Token,
+) -> Result<Claimed, StoreError> {
     let lanes = &tx.memory.lanes;
     let read = |r: &rusqlite::Row<'_>| -> rusqlite::Result<(Standing, Claimed)> {
         let at = standing(r)?;
@@ -68,6 +75,7 @@ fn take(tx: &mut Tx<'_, '_>, seq: i64, node: NodeId, token: Token) -> Result<Cla
             kwargs: r.get(STANDING + 6)?,
             priority: at.priority,
             due: at.life.run_at,
+            place,
             created_at: Timestamp(r.get(STANDING)?),
             claimed_at: tx.now,
             timeout_ms: optional_span(r, STANDING + 1)?,
