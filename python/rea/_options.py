@@ -141,6 +141,12 @@ def task_id(name: str, value: Any) -> str:
         raise ValueError(f"{name} must be a UUID (version 7 is best), not {value!r}") from None
 
 
+def url(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value.lower().startswith(("https://", "http://")):
+        raise ValueError(f"{name} must be a URL such as https://example.org/hook, not {value!r}")
+    return value
+
+
 def exceptions(name: str, value: Any) -> tuple[type[Exception], ...]:
     """One exception class or several; always a tuple afterwards."""
     classes = tuple(value) if isinstance(value, (list, tuple, set, frozenset)) else (value,)
@@ -165,6 +171,43 @@ def rate(name: str, value: Any) -> str:
 
 
 on_crash = one_of("retry", "hold")
+catch_up = one_of("latest", "all", "none")
+overlap = one_of("skip", "queue", "allow", "cancel_old")
+
+EVERY_MAX = 366 * 86_400
+
+
+def schedule(rule: Any, timezone: Any, every: Any, late: Any, meet: Any) -> dict[str, Any]:
+    """What a task declares of its schedule; empty if it has none. The server reads the rule and knows the zones."""
+    if rule is not None and every is not None:
+        raise ValueError("give schedule or every, not both")
+    if rule is None and every is None:
+        for name, value in (("timezone", timezone), ("catch_up", late), ("overlap", meet)):
+            if value is not None:
+                raise ValueError(f"{name} goes with schedule or every")
+        return {}
+    if timezone is not None and every is not None:
+        raise ValueError("timezone goes with schedule: an interval is the same in every zone")
+    said: dict[str, Any] = {}
+    if rule is not None:
+        said["cron"] = text("schedule", rule)
+        if len(rule.split()) not in (5, 6) and not rule.startswith("@"):
+            raise ValueError(
+                f"schedule must be a cron rule such as '0 2 * * MON-FRI' or '@daily', not {rule!r}; for intervals: every=30"
+            )
+    if timezone is not None:
+        said["timezone"] = text("timezone", timezone)
+    if every is not None:
+        span = seconds("every", every)
+        if not 1 <= span <= EVERY_MAX:
+            raise ValueError(f"every must be 1 second to 366 days, not {every!r}")
+        said["every_ms"] = milliseconds(span)
+    if late is not None:
+        said["catch_up"] = catch_up("catch_up", late)
+    if meet is not None:
+        said["overlap"] = overlap("overlap", meet)
+    return said
+
 
 # Every option of one job, in the order in which it goes on the wire.
 JOB_OPTIONS: dict[str, Callable[[str, Any], Any]] = {
@@ -186,6 +229,7 @@ JOB_OPTIONS: dict[str, Callable[[str, Any], Any]] = {
     "trace_id": text,
     "root_id": text,
     "task_id": task_id,
+    "callback_url": url,
 }
 
 

@@ -39,6 +39,24 @@ def refuse_what_cannot_run(func: Any) -> None:
         raise TypeError(f"{name} is a method: a task is a function at the top level of a module.")
 
 
+def refuse_what_needs_arguments(func: Any) -> None:
+    """TypeError for a function that can't be called without arguments: a schedule in code has none to give."""
+    code = getattr(func, "__code__", None)
+    if code is None or hasattr(func, "__wrapped__"):
+        return
+    wanted = list(code.co_varnames[: code.co_argcount])
+    defaults = len(func.__defaults__ or ())
+    wanted = wanted[: len(wanted) - defaults]
+    only_by_name = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    wanted += [name for name in only_by_name if name not in (func.__kwdefaults__ or {})]
+    missing = [name for name in wanted if name != "trace_id"]
+    if missing:
+        raise TypeError(
+            f"{func.__qualname__} runs by the clock, without arguments, but needs {', '.join(missing)}: give them defaults, "
+            f"or schedule it with arguments in rea.toml or with `rea schedule add`"
+        )
+
+
 def is_async(func: Any) -> bool:
     """Whether it was written with `async def`; a wrapper that hides it is found out when it is called."""
     return bool(getattr(getattr(func, "__code__", None), "co_flags", 0) & _COROUTINE)

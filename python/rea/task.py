@@ -100,6 +100,7 @@ class Task(_Typed[P, R]):
         retry_cap: Seconds | None = None,
         on_crash: str | None = None,
         concurrency_key: str | None = None,
+        callback_url: str | None = None,
     ) -> Options[P]:
         """Settings for one job: `send.options(priority=1, delay=60).enqueue(...)`. Times are in seconds."""
         given = dict(locals())
@@ -132,6 +133,11 @@ def task(  # noqa: F811  (an overload, which ruff does not see)
     rate: str | None = ...,
     concurrency_key: str | None = ...,
     name: str | None = ...,
+    schedule: str | None = ...,
+    timezone: str | None = ...,
+    every: Seconds | None = ...,
+    catch_up: str | None = ...,
+    overlap: str | None = ...,
 ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
 
@@ -154,6 +160,11 @@ def task(  # noqa: F811
     rate: str | None = None,
     concurrency_key: str | None = None,
     name: str | None = None,
+    schedule: str | None = None,
+    timezone: str | None = None,
+    every: Seconds | None = None,
+    catch_up: str | None = None,
+    overlap: str | None = None,
 ) -> Any:
     """Makes a top-level function a task: `@task` or `@task(max_attempts=5, default_priority=3, ...)`.
 
@@ -164,6 +175,10 @@ def task(  # noqa: F811
     `concurrency=1` runs at most one job of the task at a time, `rate="10/min"` starts at most ten in any
     minute, and `concurrency_key="account:{0}"` runs one job at a time for each first argument ({name} is a
     keyword argument). Limits that people set meanwhile stay until the limit in the code is changed.
+
+    `schedule="0 2 * * *"` (with `timezone="Asia/Shanghai"`), or `every=30`, lets it run by the clock, without arguments.
+    `catch_up` ("latest", "all", "none") says what becomes of late ticks; `overlap` ("skip", "queue", "allow", "cancel_old") what
+    becomes of a tick while the run before has not ended.
     """
     if priority is not None and default_priority is not None and priority != default_priority:
         raise ValueError(
@@ -197,6 +212,9 @@ def task(  # noqa: F811
     if timeout is not UNSET:
         limit = _options.timeout("timeout", timeout)
         defaults["timeout_ms"] = None if limit is None else max(1, _options.milliseconds(limit))
+    by_clock = _options.schedule(schedule, timezone, every, catch_up, overlap)
+    if by_clock:
+        defaults["schedule"] = by_clock
     retry_classes = _options.exceptions("retry_on", retry_on)
     if name is not None:
         _options.text("name", name)
@@ -213,6 +231,8 @@ def _register(func: Any, name: str | None, retry_on: Any, defaults: dict[str, An
     _signature.refuse_what_cannot_run(func)
     if name is None:
         name = _options.text("the task's name", _signature.task_name(func))
+    if "schedule" in defaults:
+        _signature.refuse_what_needs_arguments(func)
     made: Task[Any, Any] = Task(func, name, retry_on, defaults)
     other = registry.get(name)
     # The same function again is a reload of its module; another one would silently take the first one's jobs.

@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 import unittest
+from datetime import timedelta
 
 import support
 from rea import RetryableError, Task, current_job, task
@@ -107,6 +108,40 @@ class Decorated(unittest.TestCase):
         )
         self.assertEqual(full.retry_on, (OSError, KeyError))
         self.assertEqual(task(timeout=None, priority=1)(other).defaults, {"priority": 1, "timeout_ms": None})
+
+    def test_a_schedule_is_declared_with_the_task(self):
+        def declared(**options):
+            def nightly(trace_id, day="today", *, lang="en"):
+                return day
+
+            nightly.__qualname__ = "nightly"
+            registry.pop("test_task:nightly", None)
+            return task(**options)(nightly).defaults.get("schedule")
+
+        cron = {"cron": "0 2 * * *", "timezone": "Asia/Shanghai", "catch_up": "none", "overlap": "cancel_old"}
+        options = {"schedule": "0 2 * * *", "timezone": "Asia/Shanghai", "catch_up": "none", "overlap": "cancel_old"}
+        self.assertEqual(declared(**options), cron)
+        self.assertEqual(declared(every=timedelta(minutes=1.5)), {"every_ms": 90_000})
+        self.assertIsNone(declared(max_attempts=2))
+        for wrong, said in [
+            ({"schedule": "@daily", "every": 5}, "not both"),
+            ({"timezone": "UTC"}, "goes with schedule"),
+            ({"every": 5, "timezone": "UTC"}, "same in every zone"),
+            ({"every": 0.5}, "1 second to 366 days"),
+            ({"schedule": "daily"}, "such as '0 2"),
+            ({"schedule": "@daily", "catch_up": "some"}, "'latest', 'all', 'none'"),
+            ({"schedule": "@daily", "overlap": "x"}, "'skip'"),
+        ]:
+            with self.subTest(wrong), self.assertRaisesRegex(ValueError, said):
+                declared(**wrong)
+
+    def test_what_runs_by_the_clock_needs_no_arguments(self):
+        def report(day, *, lang):
+            return day
+
+        report.__qualname__ = "report"
+        with self.assertRaisesRegex(TypeError, "report runs by the clock.* needs day, lang"):
+            task(every=5)(report)
 
     def test_trace_id_is_found_where_the_function_takes_it(self):
         self.assertIsNone(plain.trace_slot)

@@ -11,10 +11,11 @@ use ax_model::flow::FlowRetry;
 use ax_model::gates::{Asker, JobWhy, LimitUse, QueueWhy};
 use ax_model::job::Job;
 use ax_model::permits::LimitWrite;
+use ax_model::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
 use ax_model::store::{
-    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, Flow,
-    FlowFilter, FlowHead, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue,
-    QueueChange, Recovered, Reply, Store, StoreError, StoreErrorKind, Upstream,
+    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, DueSchedules, EnqueueRefusal, Enqueued,
+    Filter, Firing, Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow,
+    Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError, StoreErrorKind, Ticked, ToldTick, Upstream,
 };
 use ax_model::{Chance, JobId, Limit, NewJob, NodeId, Progress, Refusal, State, Subject, TaskSpec, Timestamp};
 
@@ -43,6 +44,11 @@ pub enum Call {
     SetLimits,
     Limits,
     Queues,
+    ChangeSchedules,
+    Schedules,
+    DueSchedules,
+    Tick,
+    Ticks,
     Prune,
     Get,
     Ids,
@@ -237,6 +243,37 @@ impl Store for FaultyStore {
 
     fn queues(&self) -> Reply<'_, Vec<Queue>> {
         self.through(Call::Queues, |store| store.queues())
+    }
+
+    fn change_schedules(
+        &self,
+        changes: Vec<(String, ScheduleChange)>,
+    ) -> Reply<'_, Vec<Result<Changed, ScheduleRefusal>>> {
+        self.through(Call::ChangeSchedules, |store| store.change_schedules(changes))
+    }
+
+    fn schedule(&self, name: String) -> Reply<'_, Option<Schedule>> {
+        self.through(Call::Schedules, |store| store.schedule(name))
+    }
+
+    fn schedules(&self, after: Option<String>, limit: usize) -> Reply<'_, Vec<Schedule>> {
+        self.through(Call::Schedules, move |store| store.schedules(after, limit))
+    }
+
+    fn due_schedules(&self, limit: usize) -> Reply<'_, DueSchedules> {
+        self.through(Call::DueSchedules, move |store| store.due_schedules(limit))
+    }
+
+    fn tick(&self, firings: Vec<Firing>) -> Reply<'_, Vec<Result<Ticked, ScheduleRefusal>>> {
+        self.through(Call::Tick, |store| store.tick(firings))
+    }
+
+    fn ticks(&self, schedule: String, before: Option<Timestamp>, limit: usize) -> Reply<'_, Vec<ToldTick>> {
+        self.through(Call::Ticks, move |store| store.ticks(schedule, before, limit))
+    }
+
+    fn prune_ticks(&self, before: Timestamp, limit: usize) -> Reply<'_, usize> {
+        self.through(Call::Prune, move |store| store.prune_ticks(before, limit))
     }
 
     fn prune(&self, cutoffs: Vec<(State, Timestamp)>, limit: usize) -> Reply<'_, Pruned> {

@@ -15,6 +15,7 @@ mod memory_flow;
 mod memory_limits;
 mod memory_model;
 mod memory_read;
+mod memory_schedules;
 pub mod memory_store;
 mod memory_why;
 pub mod random;

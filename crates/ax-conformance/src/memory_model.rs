@@ -8,10 +8,12 @@ use ax_model::job::Job;
 use ax_model::lifecycle::Fence;
 use ax_model::new_job::{IfExists, batch_cycle};
 use ax_model::permits::{LimitChange, LimitWrite};
+use ax_model::schedule::Schedule;
 use ax_model::store::{
     Act, Applied, AttemptRef, DayTotals, EnqueueRefusal, Enqueued, FlowHead, HistoryEntry, Pruned, Queue, QueueChange,
     Recovered, Target,
 };
+use ax_model::ticks::TickRecord;
 use ax_model::unique::content_digest;
 use ax_model::{
     Change, Event, JobId, Life, NewJob, NodeId, Progress, Refusal, Scope, Spec, State, Subject, TaskSpec, Timestamp,
@@ -48,6 +50,9 @@ pub(crate) struct Model {
     pub(crate) totals: DayTotals,
     /// (queue, task) → its sums of all time; every pair that has ever had a job.
     pub(crate) lanes: BTreeMap<(String, String), DayTotals>,
+    pub(crate) schedules: BTreeMap<String, Schedule>,
+    /// (schedule, first tick) → what became of it and those after it.
+    pub(crate) ticks: BTreeMap<(String, Timestamp), TickRecord>,
     /// (parent, child) → what the edge between them has come to.
     pub(crate) edges: BTreeMap<(i64, i64), Drawn>,
     pub(crate) flows: BTreeMap<JobId, FlowHead>,
@@ -104,9 +109,10 @@ impl Model {
         if let Some(path) = batch_cycle(&jobs) {
             return Err(EnqueueRefusal::Cycle(path));
         }
-        let mut done = vec![];
+        let mut done: Vec<Enqueued> = Vec::with_capacity(jobs.len());
         for (index, job) in jobs.iter().enumerate() {
-            done.push(self.enqueue_one(index, job.clone(), now)?);
+            let left_out = job.is_left_out(done.last());
+            done.push(if left_out { job.answer(false) } else { self.enqueue_one(index, job.clone(), now)? });
         }
         self.draw(&jobs, &done, now)?;
         Ok(done)
@@ -130,7 +136,7 @@ impl Model {
         }
         self.last_seq += 1;
         let seq = self.last_seq;
-        let answer = Enqueued { id: new.spec.id, trace_id: new.spec.trace_id.clone(), created: true };
+        let answer = new.answer(true);
         self.ids.insert(new.spec.id, seq);
         if let Some(key) = key {
             self.keys.insert(key, seq);
@@ -376,6 +382,7 @@ impl Model {
             self.ids.remove(&job.spec.id);
             self.by_state.entry(job.life.state).or_default().remove(seq);
             self.keys.retain(|_, holder| holder != seq);
+            self.ticks.retain(|_, record| record.job != Some(job.spec.id));
             self.forget_ties(&job);
             deleted.push(job.spec.id);
         }

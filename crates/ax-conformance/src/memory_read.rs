@@ -112,6 +112,7 @@ impl Model {
         }
         let dangling = self.keys.values().filter(|seq| !self.rows.contains_key(seq));
         wrong.extend(dangling.map(|seq| format!("a key names row {seq}, which is gone")));
+        wrong.extend(self.check_schedules());
         wrong.extend(self.check_flows());
         wrong
     }

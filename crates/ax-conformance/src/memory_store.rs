@@ -11,10 +11,11 @@ use ax_model::gates::{Asker, JobWhy, LimitUse, QueueWhy};
 use ax_model::job::Job;
 use ax_model::permits::LimitWrite;
 use ax_model::priority::Ageing;
+use ax_model::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
 use ax_model::store::{
-    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, Flow,
-    FlowFilter, FlowHead, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue,
-    QueueChange, Recovered, Reply, Store, StoreError, Upstream,
+    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, DueSchedules, EnqueueRefusal, Enqueued,
+    Filter, Firing, Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow,
+    Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError, Ticked, ToldTick, Upstream,
 };
 use ax_model::{
     Clock, Event, JobId, Limit, NewJob, NodeId, Progress, Refusal, Scope, State, Subject, TaskSpec, Timestamp,
@@ -268,6 +269,39 @@ impl Store for MemoryStore {
 
     fn queues(&self) -> Reply<'_, Vec<Queue>> {
         ready(self.inner.read(|model, _| model.queues.keys().map(|name| model.queue(name)).collect()))
+    }
+
+    fn change_schedules(
+        &self,
+        changes: Vec<(String, ScheduleChange)>,
+    ) -> Reply<'_, Vec<Result<Changed, ScheduleRefusal>>> {
+        ready(self.inner.write(|state, now| {
+            changes.iter().map(|(name, change)| state.model.change_schedule(name, change, now)).collect()
+        }))
+    }
+
+    fn schedule(&self, name: String) -> Reply<'_, Option<Schedule>> {
+        ready(self.inner.read(|model, _| model.schedules.get(&name).cloned()))
+    }
+
+    fn schedules(&self, after: Option<String>, limit: usize) -> Reply<'_, Vec<Schedule>> {
+        ready(self.inner.read(|model, _| model.list_schedules(after.as_deref(), limit)))
+    }
+
+    fn due_schedules(&self, limit: usize) -> Reply<'_, DueSchedules> {
+        ready(self.inner.read(|model, now| model.due_schedules(limit, now)))
+    }
+
+    fn tick(&self, firings: Vec<Firing>) -> Reply<'_, Vec<Result<Ticked, ScheduleRefusal>>> {
+        ready(self.inner.write(|state, now| firings.iter().map(|firing| state.model.fire(firing, now)).collect()))
+    }
+
+    fn ticks(&self, schedule: String, before: Option<Timestamp>, limit: usize) -> Reply<'_, Vec<ToldTick>> {
+        ready(self.inner.read(|model, _| model.list_ticks(&schedule, before, limit)))
+    }
+
+    fn prune_ticks(&self, before: Timestamp, limit: usize) -> Reply<'_, usize> {
+        ready(self.inner.write(|state, _| state.model.prune_ticks(before, limit)))
     }
 
     fn prune(&self, cutoffs: Vec<(State, Timestamp)>, limit: usize) -> Reply<'_, Pruned> {

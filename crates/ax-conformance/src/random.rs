@@ -22,6 +22,8 @@ mod compare;
 mod limits;
 #[path = "random_make.rs"]
 mod make;
+#[path = "random_schedules.rs"]
+mod schedules;
 
 const STEPS: usize = 120;
 const COMPARE_EVERY: usize = 30;
@@ -119,7 +121,7 @@ impl Pair {
     }
 
     fn step(&mut self) {
-        match self.below(24) {
+        match self.below(27) {
             20 | 21 => self.submit_flow(),
             22 => self.act_on_flow(),
             23 => self.set_limits(),
@@ -131,7 +133,8 @@ impl Pair {
             15 | 16 => self.move_clock(),
             17 => self.recover_or_expire(),
             18 => self.note(),
-            19 => self.set_limits(),
+            23..=25 => self.step_of_schedules(),
+            26 => self.set_limits(),
             _ if self.one_in(3) => self.reopen(),
             _ => self.prune(),
         }
@@ -346,6 +349,7 @@ impl Pair {
         let pruned = all(self.subject.store().as_ref());
         assert_eq!(pruned, all(&self.model), "pruned: the store (left), the model (right)");
         assert_eq!(pruned.len() as u64, could, "pruned (left), what was counted before (right)");
+        self.prune_ticks(cutoff);
     }
 
     fn reopen(&mut self) {

@@ -98,6 +98,7 @@ impl Pair {
             sorted(&self.model),
             "counts: the store (left), the model (right)"
         );
+        self.compare_schedules();
         let filter = Filter {
             states: self
                 .choose(&[

@@ -65,6 +65,8 @@ impl Pair {
                 edges.insert(parent, kind);
             }
             edges.remove(&jobs[n].spec.id);
+            // In a flow that makes a job of its own into one that was there before: refused.
+            jobs[n].with_previous = self.one_in(8);
             jobs[n].edges = edges.into_iter().map(|(parent, kind)| Edge { parent, kind }).collect();
         }
     }

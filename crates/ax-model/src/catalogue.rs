@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::job::OnCrash;
 use crate::permits::{Limit, LimitChange, LimitWrite, MAX_CONCURRENCY, Scope, Subject};
 use crate::rate::Rate;
+use crate::schedule::TaskSchedule;
 
 /// One task as its worker declared it. A field that is `None` means the product's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +48,9 @@ pub struct TaskSpec {
     /// How often its jobs may start, such as `10/min`; declares the task's limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
+    /// When it runs by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<TaskSchedule>,
     /// First line of its documentation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doc: Option<String>,
@@ -67,7 +71,7 @@ impl TaskSpec {
 }
 
 /// Tells a field that is `null` from one that is absent.
-fn some<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<Option<u64>>, D::Error> {
+pub(crate) fn some<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<Option<u64>>, D::Error> {
     Option::<u64>::deserialize(d).map(Some)
 }
 
@@ -81,19 +85,19 @@ fn from_1<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Erro
     }
 }
 
-mod on_crash_word {
+pub(crate) mod on_crash_word {
     use super::OnCrash;
     use serde::{Deserialize, Deserializer, Serializer};
 
     #[expect(clippy::ref_option, reason = "the signature is serde's")]
-    pub(super) fn serialize<S: Serializer>(value: &Option<OnCrash>, s: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(value: &Option<OnCrash>, s: S) -> Result<S::Ok, S::Error> {
         match value {
             Some(v) => s.serialize_str(v.as_str()),
             None => s.serialize_none(),
         }
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<OnCrash>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<OnCrash>, D::Error> {
         let Some(word) = Option::<String>::deserialize(d)? else { return Ok(None) };
         OnCrash::from_word(&word).map(Some).ok_or_else(|| serde::de::Error::custom("on_crash is \"retry\" or \"hold\""))
     }

@@ -73,7 +73,8 @@ fn made_anew(old: Job, edges: Vec<Edge>, flow: JobId, new_ids: &HashMap<JobId, J
     }
     let digest = spec.key.as_ref().map(|_| content_digest(&spec.task, &spec.args, &spec.kwargs));
     let place = old.place.map(|place| Place { flow, ..place });
-    NewJob { spec, run_at: now, start_before: None, if_exists: IfExists::Keep, digest, edges, fills, place }
+    let (start_before, if_exists, with_previous) = (None, IfExists::Keep, false);
+    NewJob { spec, run_at: now, start_before, if_exists, digest, edges, fills, place, with_previous }
 }
 
 fn has_places(text: &str) -> bool {

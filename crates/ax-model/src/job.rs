@@ -211,8 +211,19 @@ pub struct Spec {
     pub concurrency_key: Option<String>,
     /// Free labels to find jobs by.
     pub tags: Vec<String>,
+    /// The tick that made it, if one did.
+    pub tick: Option<Tick>,
     /// When it was enqueued.
     pub created_at: Timestamp,
+}
+
+/// A moment at which a schedule fired.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Tick {
+    /// The schedule's name.
+    pub schedule: String,
+    /// The moment.
+    pub at: Timestamp,
 }
 
 /// A node's right to one attempt.

@@ -15,6 +15,7 @@ use crate::limits::{Limits, MAX_SPAN_MS, MAX_TRIES};
 use crate::markers::{self, MarkerKind};
 use crate::permits::EVERY_KEY;
 use crate::priority::{LEAST_URGENT, MOST_URGENT};
+use crate::store::Enqueued;
 use crate::time::Timestamp;
 use crate::unique::content_digest;
 use crate::word::Word;
@@ -91,6 +92,8 @@ pub struct JobRequest {
     pub concurrency_key: Option<String>,
     /// Labels.
     pub tags: Vec<String>,
+    /// A job that waits for this one's end, whatever it is: stored with it, exactly if this one is new. It belongs to the same chain.
+    pub followed_by: Option<Box<JobRequest>>,
     /// Jobs that must end first, and how.
     pub depends_on: Vec<Edge>,
     /// Its place in a flow.
@@ -116,13 +119,27 @@ pub struct NewJob {
     pub fills: bool,
     /// Its place in a flow.
     pub place: Option<Place>,
+    /// It is stored exactly if the job before it in the batch is: where that one was there already, so was this one.
+    pub with_previous: bool,
 }
 
 impl NewJob {
     /// No other job and no flow has to do with it.
     #[must_use]
     pub fn stands_alone(&self) -> bool {
-        self.edges.is_empty() && self.place.is_none()
+        self.edges.is_empty() && self.place.is_none() && !self.with_previous
+    }
+
+    /// Whether it is left out of a batch whose job before it was answered with `previous`.
+    #[must_use]
+    pub fn is_left_out(&self, previous: Option<&Enqueued>) -> bool {
+        self.with_previous && previous.is_none_or(|previous| !previous.created)
+    }
+
+    /// The answer for a job that is stored (`created`) or left out.
+    #[must_use]
+    pub fn answer(&self, created: bool) -> Enqueued {
+        Enqueued { id: self.spec.id, trace_id: self.spec.trace_id.clone(), created }
     }
 }
 
@@ -169,7 +186,7 @@ impl JobRequest {
         JobRequest { task: task.into(), args: args.into(), ..JobRequest::default() }
     }
 
-    /// Fills in the task's and the product's defaults and checks every field.
+    /// Fills in the task's and the product's defaults and checks every field. What follows the job is a request of its own.
     ///
     /// # Errors
     /// The first field that is wrong.
@@ -195,6 +212,9 @@ impl JobRequest {
         now: Timestamp,
         chance: &mut Chance,
     ) -> Result<NewJob, Invalid> {
+        if self.followed_by.is_some() {
+            return invalid("followed_by", "is for jobs that are enqueued by themselves, not for those of a flow");
+        }
         let id = self.id.unwrap_or_else(|| JobId::new(now, chance));
         let queue = self.queue.or_else(|| task.queue.clone()).unwrap_or_else(|| defaults.queue.clone());
         name("task", &self.task, limits)?;
@@ -279,10 +299,12 @@ impl JobRequest {
             unique_for_ms,
             concurrency_key,
             tags,
+            tick: None,
             created_at: now,
         };
         let (start_before, if_exists) = (self.start_before, self.if_exists);
-        Ok(NewJob { spec, run_at, start_before, if_exists, digest, edges, fills, place: self.place })
+        let (place, with_previous) = (self.place, false);
+        Ok(NewJob { spec, run_at, start_before, if_exists, digest, edges, fills, place, with_previous })
     }
 }
 

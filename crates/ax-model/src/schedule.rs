@@ -1,223 +1,567 @@
-//! When a cron rule fires, in its time zone, also on the days when clocks are changed.
-//!
-//! The library reads the rule and finds matching times on a calendar without zones; what becomes of them when clocks change
-//! is decided here, as Debian's cron has it. A rule is *fixed* when neither its minute nor its hour field begins with `*`:
-//! it names times of day. A time that the clocks leave out fires once, at the first instant after the gap; a time that comes
-//! twice fires the first time. Every other rule names a rhythm and runs by elapsed time: hourly is every hour, 25 times on
-//! the long day.
+//! A schedule: what it starts, when, and what becomes of late and overlapping ticks. And what a change of it does.
 
-use std::fmt;
+use serde::{Deserialize, Serialize};
 
-use croner::Cron;
-use croner::parser::{CronParser, Seconds, Year};
-use jiff::civil::DateTime;
-use jiff::tz::{AmbiguousOffset, Offset, TimeZone, TimeZoneDatabase};
-
-use crate::catalogue::nearest;
+use crate::catalogue::{on_crash_word, some};
+use crate::cron::Rule;
+use crate::grid::{Grid, Timing};
+use crate::job::{OnCrash, coded};
+use crate::limits::{Limits, MAX_SPAN_MS};
+use crate::new_job::{Invalid, JobRequest, name};
+use crate::ticks::{Reason, TickRecord, skipped};
 use crate::time::Timestamp;
 
-/// Longest rule, characters.
-pub const RULE_CHARS: usize = 200;
-/// Where the search for a first time begins, to see whether there is any.
-const SOME_DAY: DateTime = DateTime::constant(2000, 1, 1, 0, 0, 0, 0);
+/// Most schedules of one store.
+pub const SCHEDULES_MAX: usize = 10_000;
+/// Shortest interval, milliseconds.
+pub const EVERY_MIN_MS: u64 = 1_000;
 
-/// A cron rule in a time zone.
-#[derive(Clone, Debug)]
-pub struct Rule {
-    cron: Box<Cron>,
-    zone: TimeZone,
-    zone_name: String,
-    fixed: bool,
+/// What becomes of ticks that could not be handled in time. A tick is late after `ticks::LATE_MS`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CatchUp {
+    /// The newest runs, the others are coalesced into it.
+    #[default]
+    Latest,
+    /// Each runs, up to `ticks::CATCH_UP_TICKS` and not older than `ticks::CATCH_UP_MS`.
+    All,
+    /// Late ones are skipped.
+    None,
 }
 
-/// What is wrong with a rule or its zone, and what would be right.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InvalidRule {
-    /// What is wrong.
-    pub problem: String,
-    /// What would be right.
-    pub hint: String,
+coded!(CatchUp { Latest = 0 "latest", All = 1 "all", None = 2 "none" });
+
+/// What becomes of a tick while a job of the schedule has not ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Overlap {
+    /// It is skipped.
+    #[default]
+    Skip,
+    /// It waits for their end; up to `ticks::QUEUED_MAX` jobs at a time, the ticks beyond are skipped.
+    Queue,
+    /// It runs beside.
+    Allow,
+    /// They are cancelled, and it runs once nothing of them is left.
+    CancelOld,
 }
 
-impl fmt::Display for InvalidRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.problem, self.hint)
+coded!(Overlap { Skip = 0 "skip", Queue = 1 "queue", Allow = 2 "allow", CancelOld = 3 "cancel_old" });
+
+impl Overlap {
+    /// It matters whether jobs of the schedule have not ended.
+    #[must_use]
+    pub fn minds(self) -> bool {
+        self != Overlap::Allow
     }
 }
 
-impl std::error::Error for InvalidRule {}
-
-/// A moment at which a rule fires.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fire {
-    /// The instant.
-    pub at: Timestamp,
-    /// What the clocks of the zone show then: `2026-12-01T02:00:00+08:00[Asia/Shanghai]`.
-    pub local: String,
-    /// What is odd about it.
-    pub note: Option<Note>,
+/// The job that a tick makes: the fields of a request that can be the same each time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Template {
+    /// The task's name.
+    pub task: String,
+    /// JSON array; empty text = no arguments.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub args: String,
+    /// JSON object; empty text = no keyword arguments.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kwargs: String,
+    /// Lane.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// 1 to 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i64>,
+    /// `Some(None)` = no timeout.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some")]
+    pub timeout_ms: Option<Option<u64>>,
+    /// Failures that end it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<i64>,
+    /// Interruptions that end it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_interruptions: Option<i64>,
+    /// Delay before the second attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_base_ms: Option<u64>,
+    /// Longest delay between attempts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_cap_ms: Option<u64>,
+    /// What to do when a started attempt ends in doubt.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "on_crash_word")]
+    pub on_crash: Option<OnCrash>,
+    /// Labels.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
 }
 
-/// How a change of the clocks touches a fire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Note {
-    /// The clocks left its time out; it fires right after the gap.
-    AfterGap,
-    /// The clocks show this time twice; it fires the first time only.
-    FirstOfTwo,
-    /// The clocks show this time for the second time.
-    SecondOfTwo,
-}
-
-impl Note {
-    /// For people.
+impl Template {
+    /// A job of `task` without arguments.
     #[must_use]
-    pub fn text(self) -> &'static str {
-        match self {
-            Note::AfterGap => "its time is left out by the clocks; right after the gap",
-            Note::FirstOfTwo => "the clocks show this time twice; the first",
-            Note::SecondOfTwo => "the clocks show this time twice; the second, because the rule runs by elapsed time",
+    pub fn new(task: impl Into<String>) -> Template {
+        Template { task: task.into(), ..Template::default() }
+    }
+
+    /// What a tick asks for.
+    #[must_use]
+    pub fn request(&self) -> JobRequest {
+        let t = self.clone();
+        JobRequest {
+            task: t.task,
+            args: t.args,
+            kwargs: t.kwargs,
+            queue: t.queue,
+            priority: t.priority,
+            timeout_ms: t.timeout_ms,
+            max_attempts: t.max_attempts,
+            max_interruptions: t.max_interruptions,
+            retry_base_ms: t.retry_base_ms,
+            retry_cap_ms: t.retry_cap_ms,
+            on_crash: t.on_crash,
+            tags: t.tags,
+            ..JobRequest::default()
         }
     }
-}
 
-impl Rule {
-    /// Reads a rule of five fields, of six with seconds before them, or `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`; and
-    /// the IANA name of its zone.
+    /// The template that makes such requests.
     ///
     /// # Errors
-    /// The rule can't be read or never fires; there is no such zone.
-    pub fn new(rule: &str, zone: &str) -> Result<Rule, InvalidRule> {
-        let shown = rule.chars().take(RULE_CHARS).collect::<String>();
-        let invalid = |what: &str, hint: &str| InvalidRule {
-            problem: format!("the rule {shown:?} {what}"),
-            hint: hint.to_owned(),
+    /// A field is given that names one job or one time.
+    pub fn of(request: JobRequest) -> Result<Template, Invalid> {
+        let r = request.clone();
+        let template = Template {
+            task: r.task,
+            args: r.args,
+            kwargs: r.kwargs,
+            queue: r.queue,
+            priority: r.priority,
+            timeout_ms: r.timeout_ms,
+            max_attempts: r.max_attempts,
+            max_interruptions: r.max_interruptions,
+            retry_base_ms: r.retry_base_ms,
+            retry_cap_ms: r.retry_cap_ms,
+            on_crash: r.on_crash,
+            tags: r.tags,
         };
-        const FORM: &str = "minute hour day month weekday, such as \"0 2 * * MON-FRI\"; @daily";
-        if rule.chars().count() > RULE_CHARS {
-            return Err(invalid(&format!("... is longer than {RULE_CHARS} characters"), FORM));
+        if template.request() == request {
+            return Ok(template);
         }
-        let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
-        let cron = parser.parse(rule).map_err(|error| invalid(&format!("can't be read: {error}"), FORM))?;
-        if cron.find_next_occurrence(&SOME_DAY, true).is_err() {
-            return Err(invalid("never fires", "no month has such a day"));
-        }
-        let (zone_name, zone) = zone_of(zone)?;
-        Ok(Rule { cron: Box::new(cron), zone, zone_name, fixed: is_fixed(rule) })
+        let problem = "a schedule's job can't have task_id, trace_id, root_id, key, unique_for, if_exists, delay, run_at or \
+                       start_before: each tick makes a job of its own, due at the tick";
+        Err(Invalid { field: "job", problem: problem.to_owned() })
     }
+}
 
-    /// The first fire after `after`; `None` where the calendar ends.
+/// What a person or a declaration says of a schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScheduleSpec {
+    /// Unique.
+    pub name: String,
+    /// When it fires.
+    pub timing: Timing,
+    /// What each tick starts.
+    pub template: Template,
+    /// What becomes of late ticks.
+    pub catch_up: CatchUp,
+    /// What becomes of ticks while a job of it has not ended.
+    pub overlap: Overlap,
+}
+
+/// The same as it is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScheduleRequest {
+    /// Unique.
+    pub name: String,
+    /// A cron rule; or `every_ms`.
+    pub cron: Option<String>,
+    /// With `cron`; UTC if not given.
+    pub timezone: Option<String>,
+    /// An interval, milliseconds; or `cron`.
+    pub every_ms: Option<u64>,
+    /// With `every_ms`: its first tick.
+    pub start: Option<Timestamp>,
+    /// What each tick starts.
+    pub template: Template,
+    /// What becomes of late ticks.
+    pub catch_up: CatchUp,
+    /// What becomes of ticks while a job of it has not ended.
+    pub overlap: Overlap,
+}
+
+/// A schedule as a task declares it, in its code: it has the task's name, and its jobs the task's defaults.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskSchedule {
+    /// A cron rule; or `every_ms`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cron: Option<String>,
+    /// With `cron`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timezone: Option<String>,
+    /// An interval, milliseconds; or `cron`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every_ms: Option<u64>,
+    /// `latest`, `all` or `none`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catch_up: Option<String>,
+    /// A word of `Overlap`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap: Option<String>,
+}
+
+impl TaskSchedule {
+    /// What it asks for, and its words.
+    ///
+    /// # Errors
+    /// A word that means nothing.
+    pub fn request(&self, task: &str) -> Result<(ScheduleRequest, Declaration), Invalid> {
+        let request = ScheduleRequest {
+            name: task.to_owned(),
+            cron: self.cron.clone(),
+            timezone: self.timezone.clone(),
+            every_ms: self.every_ms,
+            start: None,
+            template: Template::new(task),
+            catch_up: word("catch_up", self.catch_up.as_deref(), CatchUp::from_word, CatchUp::ALL)?,
+            overlap: word("overlap", self.overlap.as_deref(), Overlap::from_word, Overlap::ALL)?,
+        };
+        let text = serde_json::to_string(self).unwrap_or_default();
+        Ok((request, Declaration { by: DeclaredBy::Code, text }))
+    }
+}
+
+/// What a word means; nothing said is the default.
+///
+/// # Errors
+/// It means nothing.
+pub fn word<T: Default + std::fmt::Display>(
+    field: &'static str,
+    text: Option<&str>,
+    read: fn(&str) -> Option<T>,
+    all: &[T],
+) -> Result<T, Invalid> {
+    let Some(text) = text else { return Ok(T::default()) };
+    match read(text) {
+        Some(value) => Ok(value),
+        None => {
+            let words: Vec<String> = all.iter().map(|value| format!("\"{value}\"")).collect();
+            invalid(field, format!("must be one of {}", words.join(", ")))
+        }
+    }
+}
+
+impl ScheduleRequest {
+    /// What would make such a schedule: where an edit begins.
     #[must_use]
-    pub fn next(&self, after: Timestamp) -> Option<Fire> {
-        let after = jiff::Timestamp::from_second(after.0.div_euclid(1_000_000)).ok()?;
-        let (at, note) = if self.fixed { self.next_fixed(after) } else { self.next_elapsed(after) }?;
-        let fire = Timestamp(at.as_microsecond());
-        let local = at.to_zoned(self.zone.clone()).to_string();
-        (fire <= Timestamp::MAX).then_some(Fire { at: fire, local, note })
+    pub fn of(spec: &ScheduleSpec) -> ScheduleRequest {
+        let spec = spec.clone();
+        let request = ScheduleRequest {
+            name: spec.name,
+            template: spec.template,
+            catch_up: spec.catch_up,
+            overlap: spec.overlap,
+            ..ScheduleRequest::default()
+        };
+        match spec.timing {
+            Timing::Cron { rule, zone } => ScheduleRequest { cron: Some(rule), timezone: Some(zone), ..request },
+            Timing::Every { every_ms, start } => ScheduleRequest { every_ms: Some(every_ms), start, ..request },
+        }
+    }
+}
+
+fn invalid<T>(field: &'static str, problem: impl Into<String>) -> Result<T, Invalid> {
+    Err(Invalid { field, problem: problem.into() })
+}
+
+impl ScheduleRequest {
+    /// Checks everything but the job, which is checked where the tasks are known.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn resolve(self, limits: &Limits) -> Result<ScheduleSpec, Invalid> {
+        name("name", &self.name, limits)?;
+        let timing = match (self.cron, self.every_ms) {
+            (Some(_), Some(_)) => return invalid("every", "give cron or every, not both"),
+            (None, None) => return invalid("cron", "is missing; give cron or every"),
+            (Some(_), None) if self.start.is_some() => {
+                return invalid("start", "goes with every; a cron rule goes by the calendar");
+            }
+            (None, Some(_)) if self.timezone.is_some() => {
+                return invalid("timezone", "goes with cron; an interval is the same in every zone");
+            }
+            (Some(rule), None) => cron(&rule, self.timezone.as_deref())?,
+            (None, Some(every_ms)) => {
+                if !(EVERY_MIN_MS..=MAX_SPAN_MS).contains(&every_ms) {
+                    return invalid("every", "must be 1 second to 366 days");
+                }
+                if self.start.is_some_and(|at| at.0 < 0 || at > Timestamp::MAX) {
+                    return invalid("start", "must lie between 1970-01-01 and 9999-12-31 (UTC)");
+                }
+                Timing::Every { every_ms, start: self.start }
+            }
+        };
+        let ScheduleRequest { name, template, catch_up, overlap, .. } = self;
+        Ok(ScheduleSpec { name, timing, template, catch_up, overlap })
+    }
+}
+
+/// The rule, tried, with its zone as the database spells it.
+fn cron(rule: &str, zone: Option<&str>) -> Result<Timing, Invalid> {
+    match Rule::new(rule, zone.unwrap_or("UTC")) {
+        Ok(read) => Ok(Timing::Cron { rule: rule.to_owned(), zone: read.zone_name().to_owned() }),
+        Err(wrong) => invalid(wrong.field, wrong.to_string()),
+    }
+}
+
+/// Who has declared a schedule, and in which words: it is applied again only when these change, so that what people change
+/// meanwhile stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declaration {
+    /// Where it stands.
+    pub by: DeclaredBy,
+    /// Its text.
+    pub text: String,
+}
+
+/// Where schedules are declared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DeclaredBy {
+    /// With a task, in its code.
+    Code,
+    /// In a file of settings.
+    File,
+}
+
+coded!(DeclaredBy { Code = 0 "code", File = 1 "file" });
+
+/// Nothing fires.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// When it began.
+    pub since: Timestamp,
+    /// Why, if a reason was given.
+    pub reason: Option<String>,
+    /// Its declaration is gone; it ends when it is declared again.
+    pub withdrawn: bool,
+}
+
+/// A schedule as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// What was said of it.
+    pub spec: ScheduleSpec,
+    /// Where the grid of an interval begins that names no start.
+    pub anchor: Timestamp,
+    /// Its declaration, if it was not made by hand.
+    pub declared: Option<Declaration>,
+    /// Present while it is paused.
+    pub pause: Option<Pause>,
+    /// Why it can't fire at all: what is stored can't be read.
+    pub trouble: Option<String>,
+    /// What becomes of every tick up to here is decided.
+    pub handled: Timestamp,
+    /// The next tick; `None` = it is paused, in trouble, or its calendar has ended.
+    pub next: Option<Timestamp>,
+    /// Rises with each change by a person or a declaration.
+    pub revision: i64,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When a person or a declaration last changed it.
+    pub updated_at: Timestamp,
+}
+
+impl Schedule {
+    fn new(spec: ScheduleSpec, declared: Option<Declaration>, now: Timestamp) -> Schedule {
+        Schedule {
+            spec,
+            anchor: now,
+            declared,
+            pause: None,
+            trouble: None,
+            handled: now,
+            next: None,
+            revision: 1,
+            created_at: now,
+            updated_at: now,
+        }
+        .with_next()
     }
 
-    /// The next `count` fires after `after`.
-    pub fn fires(&self, after: Timestamp, count: usize) -> impl Iterator<Item = Fire> + '_ {
-        let mut last = after;
-        std::iter::from_fn(move || {
-            let fire = self.next(last)?;
-            last = fire.at;
-            Some(fire)
+    /// Its ticks.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub fn grid(&self) -> Result<Grid, String> {
+        match &self.trouble {
+            Some(trouble) => Err(trouble.clone()),
+            None => self.spec.timing.grid(self.anchor).map_err(|wrong| wrong.to_string()),
+        }
+    }
+
+    /// What in it does not go together; for the store's check.
+    #[must_use]
+    pub fn faults(&self) -> Option<String> {
+        let next = self.clone().with_next().next;
+        (self.next != next).then(|| {
+            let at = |at: Option<Timestamp>| at.map_or("nothing".to_owned(), |at| at.0.to_string());
+            format!("schedule {}: its next tick is {}, not {}", self.spec.name, at(next), at(self.next))
         })
-        .take(count)
     }
 
-    /// By times of day, which the clocks may leave out or show twice. Instants never fall as those times rise, so the first
-    /// that is later is the next.
-    fn next_fixed(&self, after: jiff::Timestamp) -> Option<(jiff::Timestamp, Option<Note>)> {
-        let mut time = self.zone.to_datetime(after);
-        loop {
-            time = self.cron.find_next_occurrence(&time, false).ok()?;
-            let (at, note) = match self.zone.to_ambiguous_timestamp(time).offset() {
-                AmbiguousOffset::Unambiguous { offset } => (offset.to_timestamp(time).ok()?, None),
-                AmbiguousOffset::Fold { before, .. } => (before.to_timestamp(time).ok()?, Some(Note::FirstOfTwo)),
-                AmbiguousOffset::Gap { before, .. } => {
-                    let inside =
-                        before.to_timestamp(time).ok()?.checked_add(jiff::SignedDuration::from_secs(1)).ok()?;
-                    (self.zone.preceding(inside).next()?.timestamp(), Some(Note::AfterGap))
-                }
-            };
-            if at > after {
-                return Some((at, note));
-            }
-        }
-    }
-
-    /// By elapsed time: between two changes the clocks run evenly.
-    fn next_elapsed(&self, after: jiff::Timestamp) -> Option<(jiff::Timestamp, Option<Note>)> {
-        let mut from = after;
-        let mut inclusive = false;
-        loop {
-            let offset: Offset = self.zone.to_offset(from);
-            let end = self.zone.following(from).next().map(|change| change.timestamp());
-            let time = self.cron.find_next_occurrence(&offset.to_datetime(from), inclusive).ok()?;
-            let at = offset.to_timestamp(time).ok()?;
-            match end {
-                Some(end) if at >= end => (from, inclusive) = (end, true),
-                _ => {
-                    let twice = self.zone.to_ambiguous_timestamp(time).offset();
-                    let second = matches!(twice, AmbiguousOffset::Fold { after, .. } if after == offset);
-                    return Some((at, second.then_some(Note::SecondOfTwo)));
-                }
-            }
-        }
-    }
-
-    /// Whether it names times of day, and not a rhythm.
-    #[must_use]
-    pub fn is_fixed(&self) -> bool {
-        self.fixed
-    }
-
-    /// The zone, as its database spells it.
-    #[must_use]
-    pub fn zone_name(&self) -> &str {
-        &self.zone_name
-    }
-
-    /// The rule in words, in English.
-    #[must_use]
-    pub fn reading(&self) -> String {
-        self.cron.describe()
+    fn with_next(mut self) -> Schedule {
+        self.next = match self.grid() {
+            Ok(grid) if self.pause.is_none() => grid.next(self.handled),
+            _ => None,
+        };
+        self
     }
 }
 
-/// Neither the minute nor the hour begins with `*`.
-fn is_fixed(rule: &str) -> bool {
-    let fields: Vec<&str> = rule.split_whitespace().collect();
-    match fields.as_slice() {
-        [name] => !name.eq_ignore_ascii_case("@hourly"),
-        [.., minute, hour, _, _, _] => !minute.starts_with('*') && !hour.starts_with('*'),
-        _ => false,
-    }
+/// What is to become of a schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScheduleChange {
+    /// There is to be a new one.
+    Create(ScheduleSpec),
+    /// It is to be like this, if nobody has changed it since `revision`.
+    Edit {
+        /// What was read.
+        revision: i64,
+        /// What it is to be; the name is the same.
+        spec: ScheduleSpec,
+    },
+    /// A declaration says that it is to be like this.
+    Declare {
+        /// What it is to be.
+        spec: ScheduleSpec,
+        /// The words.
+        declaration: Declaration,
+    },
+    /// It was declared there, and is no more.
+    Withdraw(DeclaredBy),
+    /// Nothing is to fire.
+    Pause {
+        /// Why, for people.
+        reason: Option<String>,
+    },
+    /// It is to fire again; ticks that came in the pause are skipped.
+    Resume,
+    /// It and the records of its ticks are to go. Its jobs stay.
+    Delete,
 }
 
-/// A zone of the database that travels in the program.
-fn zone_of(name: &str) -> Result<(String, TimeZone), InvalidRule> {
-    let database = TimeZoneDatabase::bundled();
-    if let Ok(zone) = database.get(name)
-        && let Some(spelled) = zone.iana_name()
-    {
-        return Ok((spelled.to_owned(), zone.clone()));
-    }
-    let names: Vec<String> = database.available().map(|name| name.as_str().to_owned()).collect();
-    // Mostly the city is known and the continent is not, or the other way round.
-    let city = |name: &str| name.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
-    let wanted = city(name);
-    let same_city = names.iter().map(String::as_str).filter(|known| !wanted.is_empty() && city(known) == wanted);
-    let mut near: Vec<&str> = same_city.chain(nearest(name, names.iter().map(String::as_str))).take(3).collect();
-    near.dedup();
-    let hint = match near.as_slice() {
-        [] => "an IANA name such as UTC, Europe/Berlin or Asia/Shanghai".to_owned(),
-        near => format!("did you mean {}?", near.join(" or ")),
+/// What a change came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// The schedule now; `None` = it is gone.
+    pub schedule: Option<Schedule>,
+    /// Ticks that this decided.
+    pub record: Option<TickRecord>,
+    /// Nothing was to be done.
+    pub unchanged: bool,
+}
+
+/// Why a schedule is not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScheduleRefusal {
+    /// There is none of that name.
+    NotFound,
+    /// There is one of that name.
+    Exists,
+    /// Another change came first.
+    Stale,
+    /// There are `SCHEDULES_MAX`.
+    TooMany,
+}
+
+/// Decides what `change` makes of the schedule of that name. `count` is how many there are in all.
+///
+/// # Errors
+/// Why it makes nothing of it.
+pub fn change(
+    old: Option<&Schedule>,
+    change: &ScheduleChange,
+    count: usize,
+    now: Timestamp,
+) -> Result<Changed, ScheduleRefusal> {
+    let made = |spec: &ScheduleSpec, declared: Option<&Declaration>| match count < SCHEDULES_MAX {
+        true => Ok(done(Schedule::new(spec.clone(), declared.cloned(), now), None)),
+        false => Err(ScheduleRefusal::TooMany),
     };
-    let shown: String = name.chars().take(RULE_CHARS).collect();
-    Err(InvalidRule { problem: format!("there is no time zone {shown:?}"), hint })
+    let old = match (old, change) {
+        (None, ScheduleChange::Create(spec)) => return made(spec, None),
+        (None, ScheduleChange::Declare { spec, declaration }) => return made(spec, Some(declaration)),
+        (None, _) => return Err(ScheduleRefusal::NotFound),
+        (Some(old), _) => old,
+    };
+    let unchanged = || Ok(Changed { schedule: Some(old.clone()), record: None, unchanged: true });
+    let mut next = Schedule { revision: old.revision + 1, updated_at: now, ..old.clone() };
+    match change {
+        ScheduleChange::Create(_) => Err(ScheduleRefusal::Exists),
+        ScheduleChange::Edit { revision, .. } if *revision != old.revision => Err(ScheduleRefusal::Stale),
+        ScheduleChange::Edit { spec, .. } if *spec == old.spec && old.trouble.is_none() => unchanged(),
+        ScheduleChange::Edit { spec, .. } => Ok(edited(old, next, spec, now)),
+        ScheduleChange::Declare { declaration, .. } if old.declared.as_ref() == Some(declaration) => unchanged(),
+        ScheduleChange::Declare { spec, declaration } => {
+            next.declared = Some(declaration.clone());
+            let back = next.pause.take_if(|pause| pause.withdrawn).is_some();
+            if !back {
+                return Ok(edited(old, next, spec, now));
+            }
+            next.handled = now;
+            let changed = edited(old, next, spec, now);
+            Ok(Changed { record: missed(old, Reason::Paused, now), ..changed })
+        }
+        ScheduleChange::Withdraw(by) => match &old.declared {
+            Some(declared) if declared.by == *by => {
+                next.declared = None;
+                let pause = || Pause { since: now, reason: None, withdrawn: true };
+                next.pause.get_or_insert_with(pause);
+                Ok(done(next, None))
+            }
+            _ => unchanged(),
+        },
+        ScheduleChange::Pause { reason } => {
+            let reason = reason.clone();
+            if let Some(pause) = &mut next.pause {
+                if reason.is_none() || reason == pause.reason {
+                    return unchanged();
+                }
+                pause.reason = reason;
+            } else {
+                next.pause = Some(Pause { since: now, reason, withdrawn: false });
+            }
+            Ok(done(next, None))
+        }
+        ScheduleChange::Resume if old.pause.is_none() => unchanged(),
+        ScheduleChange::Resume => {
+            next.pause = None;
+            next.handled = now;
+            Ok(done(next, missed(old, Reason::Paused, now)))
+        }
+        ScheduleChange::Delete => Ok(Changed { schedule: None, record: None, unchanged: false }),
+    }
+}
+
+fn done(schedule: Schedule, record: Option<TickRecord>) -> Changed {
+    Changed { schedule: Some(schedule.with_next()), record, unchanged: false }
+}
+
+/// Other content. Where the timing is another one, the grid begins now, and ticks of the old one that were due are over.
+fn edited(old: &Schedule, mut next: Schedule, spec: &ScheduleSpec, now: Timestamp) -> Changed {
+    next.trouble = None;
+    let mut record = None;
+    if spec.timing != old.spec.timing || old.trouble.is_some() {
+        let reason = if old.pause.is_some() { Reason::Paused } else { Reason::Edited };
+        record = missed(old, reason, now);
+        (next.anchor, next.handled) = (now, now);
+    }
+    next.spec = spec.clone();
+    done(next, record)
+}
+
+/// The ticks that were due and will not run.
+fn missed(old: &Schedule, reason: Reason, now: Timestamp) -> Option<TickRecord> {
+    let grid = old.grid().ok()?;
+    skipped(&grid, old.handled, now, reason, now)
 }
 
 #[cfg(test)]

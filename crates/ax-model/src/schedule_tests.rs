@@ -1,136 +1,159 @@
-//! Tables of days on which clocks change, and of rules as people write them.
+//! What may be asked of a schedule, and what a change of it does.
 
 use super::*;
+use crate::ticks::TickOutcome;
 
-/// Local times of the next fires, without their zone in brackets.
-fn fires(rule: &str, zone: &str, after: &str, count: usize) -> Vec<String> {
-    let after: jiff::Timestamp = after.parse().unwrap();
-    let rule = Rule::new(rule, zone).unwrap();
-    let cut = |fire: Fire| fire.local.split('[').next().unwrap().to_owned();
-    rule.fires(Timestamp(after.as_microsecond()), count).map(cut).collect()
+const S: i64 = 1_000_000;
+const NOW: Timestamp = Timestamp(1_700_000_000 * S);
+
+fn after(seconds: i64) -> Timestamp {
+    Timestamp(NOW.0 + seconds * S)
 }
 
-fn how_many(rule: &str, zone: &str, from: &str, to: &str) -> usize {
-    let [from, to] = [from, to].map(|text| Timestamp(text.parse::<jiff::Timestamp>().unwrap().as_microsecond()));
-    let rule = Rule::new(rule, zone).unwrap();
-    rule.fires(Timestamp(from.0 - 1_000_000), 1_000_000).take_while(|fire| fire.at < to).count()
-}
-
-#[test]
-fn c043_a_time_that_the_clocks_leave_out_fires_right_after_the_gap() {
-    let new_york = fires("0 2 * * *", "America/New_York", "2025-03-09T06:30:00Z", 2);
-    assert_eq!(new_york, ["2025-03-09T03:00:00-04:00", "2025-03-10T02:00:00-04:00"]);
-    // Several that are left out are one.
-    let many = fires("0,15,30,45 2 * * *", "America/New_York", "2025-03-09T06:30:00Z", 2);
-    assert_eq!(many, ["2025-03-09T03:00:00-04:00", "2025-03-10T02:00:00-04:00"]);
-    // Half an hour is left out here, midnight there, a whole day in Samoa.
-    let howe = fires("15 2 * * *", "Australia/Lord_Howe", "2025-10-04T12:00:00Z", 1);
-    assert_eq!(howe, ["2025-10-05T02:30:00+11:00"]);
-    let santiago = fires("0 0 * * *", "America/Santiago", "2025-09-06T12:00:00Z", 2);
-    assert_eq!(santiago, ["2025-09-07T01:00:00-03:00", "2025-09-08T00:00:00-03:00"]);
-    let apia = fires("0 12 * * *", "Pacific/Apia", "2011-12-29T22:30:00Z", 2);
-    assert_eq!(apia, ["2011-12-31T00:00:00+14:00", "2011-12-31T12:00:00+14:00"]);
-}
-
-#[test]
-fn c044_the_day_after_a_change_is_not_skipped() {
-    let pacific = fires("0 0 * * *", "US/Pacific", "2022-03-13T08:00:00Z", 1);
-    assert_eq!(pacific, ["2022-03-14T00:00:00-07:00"]);
-}
-
-#[test]
-fn c045_a_rhythm_runs_by_elapsed_time_and_a_time_of_day_once() {
-    let day = ("2026-11-01T07:00:00Z", "2026-11-02T08:00:00Z");
-    let count = |rule| how_many(rule, "US/Pacific", day.0, day.1);
-    assert_eq!((count("0 * * * *"), count("*/15 * * * *"), count("@hourly")), (25, 100, 25));
-    assert_eq!((count("30 1 * * *"), count("0,30 1 * * *"), count("30 1,2 * * *")), (1, 2, 2));
-    let twice = fires("30 1 * * *", "US/Pacific", "2026-11-01T07:00:00Z", 2);
-    assert_eq!(twice, ["2026-11-01T01:30:00-07:00", "2026-11-02T01:30:00-08:00"]);
-    // Asked within the second pass, it does not fire again.
-    assert_eq!(fires("30 1 * * *", "US/Pacific", "2026-11-01T09:15:00Z", 1), twice[1..]);
-    // A rhythm does not fire in hours that are left out.
-    assert_eq!(how_many("*/10 2 * * *", "US/Pacific", "2026-03-08T08:00:00Z", "2026-03-09T07:00:00Z"), 0);
-    assert_eq!(how_many("0 */2 * * *", "US/Pacific", "2026-03-08T08:00:00Z", "2026-03-09T07:00:00Z"), 11);
-}
-
-#[test]
-fn odd_times_say_what_is_odd() {
-    let note = |rule: &str, after: &str| {
-        let after: jiff::Timestamp = after.parse().unwrap();
-        Rule::new(rule, "US/Pacific").unwrap().next(Timestamp(after.as_microsecond())).unwrap().note
-    };
-    assert_eq!(note("0 2 * * *", "2026-03-08T09:00:00Z"), Some(Note::AfterGap));
-    assert_eq!(note("30 1 * * *", "2026-11-01T07:00:00Z"), Some(Note::FirstOfTwo));
-    assert_eq!(note("*/30 * * * *", "2026-11-01T09:00:00Z"), Some(Note::SecondOfTwo));
-    assert_eq!(note("*/30 * * * *", "2026-11-01T08:00:00Z"), None);
-}
-
-#[test]
-fn c046_a_date_that_never_comes_is_refused_at_once() {
-    for never in ["0 0 30 2 *", "0 0 31 4 *", "0 0 31 2,4,6 *"] {
-        assert!(Rule::new(never, "UTC").unwrap_err().problem.contains("never fires"), "{never}");
+fn request() -> ScheduleRequest {
+    ScheduleRequest {
+        name: "n".into(),
+        every_ms: Some(10_000),
+        template: Template::new("m:f"),
+        ..ScheduleRequest::default()
     }
-    assert_eq!(fires("0 0 29 2 *", "UTC", "2026-11-30T00:00:00Z", 1), ["2028-02-29T00:00:00+00:00"]);
-    // Day and weekday both given: either.
-    assert_eq!(fires("0 0 29 2 1", "UTC", "2026-11-30T00:00:00Z", 1), ["2027-02-01T00:00:00+00:00"]);
+}
+
+fn spec() -> ScheduleSpec {
+    request().resolve(&Limits::default()).unwrap()
+}
+
+fn made() -> Schedule {
+    change(None, &ScheduleChange::Create(spec()), 0, NOW).unwrap().schedule.unwrap()
+}
+
+fn changed(old: &Schedule, what: &ScheduleChange, at: Timestamp) -> (Schedule, Option<TickRecord>) {
+    let changed = change(Some(old), what, 1, at).unwrap();
+    (changed.schedule.unwrap(), changed.record)
+}
+
+fn declare(spec: ScheduleSpec, text: &str) -> ScheduleChange {
+    ScheduleChange::Declare { spec, declaration: Declaration { by: DeclaredBy::Code, text: text.into() } }
 }
 
 #[test]
-fn c047_sunday_is_0_and_7_and_ranges_go_to_7() {
-    let sunday = ["2026-12-06T00:00:00+00:00"];
-    for rule in ["0 0 * * 0", "0 0 * * 7", "0 0 * * SUN", "0 0 * * sun", "@weekly"] {
-        assert_eq!(fires(rule, "UTC", "2026-11-30T00:00:00Z", 1), sunday, "{rule}");
+fn what_is_wrong_is_refused_with_its_field() {
+    let field = |request: ScheduleRequest| request.resolve(&Limits::default()).unwrap_err().field;
+    let cron = |rule: &str| ScheduleRequest { cron: Some(rule.into()), every_ms: None, ..request() };
+    assert_eq!(field(ScheduleRequest { name: String::new(), ..request() }), "name");
+    assert_eq!(field(ScheduleRequest { name: "n".repeat(201), ..request() }), "name");
+    assert_eq!(field(ScheduleRequest { every_ms: None, ..request() }), "cron");
+    assert_eq!(field(ScheduleRequest { every_ms: Some(5_000), ..cron("@daily") }), "every");
+    assert_eq!(field(ScheduleRequest { every_ms: Some(999), ..request() }), "every");
+    assert_eq!(field(ScheduleRequest { every_ms: Some(MAX_SPAN_MS + 1), ..request() }), "every");
+    assert_eq!(field(ScheduleRequest { start: Some(Timestamp(-1)), ..request() }), "start");
+    assert_eq!(field(ScheduleRequest { start: Some(NOW), ..cron("@daily") }), "start");
+    assert_eq!(field(ScheduleRequest { timezone: Some("UTC".into()), ..request() }), "timezone");
+    assert_eq!(field(cron("0 0 30 2 *")), "cron");
+    assert_eq!(field(cron("61 * * * *")), "cron");
+    let zone = ScheduleRequest { timezone: Some("asia/shanghai".into()), ..cron("@daily") };
+    let Timing::Cron { zone, .. } = zone.resolve(&Limits::default()).unwrap().timing else { panic!() };
+    assert_eq!(zone, "Asia/Shanghai");
+}
+
+/// C048: a bad zone is refused when the schedule is made.
+#[test]
+fn c048_zones_that_are_none_are_refused() {
+    for zone in ["PST8", "", "Mars/Base", "+05:30"] {
+        let bad =
+            ScheduleRequest { cron: Some("@daily".into()), every_ms: None, timezone: Some(zone.into()), ..request() };
+        assert_eq!(bad.resolve(&Limits::default()).unwrap_err().field, "timezone", "{zone}");
     }
-    let to_sunday = fires("0 0 * * 5-7", "UTC", "2026-11-30T00:00:00Z", 4);
-    assert_eq!(to_sunday.iter().map(|t| &t[8..10]).collect::<Vec<_>>(), ["04", "05", "06", "11"]);
-    let days = fires("0 0 * * MON-FRI", "UTC", "2026-12-03T00:00:00Z", 2);
-    assert_eq!(days, ["2026-12-04T00:00:00+00:00", "2026-12-07T00:00:00+00:00"]);
-    assert!(Rule::new("0 0 * * 1-5", "UTC").unwrap().reading().contains("Monday"));
 }
 
 #[test]
-fn the_forms_that_people_write() {
-    let after = "2026-11-30T00:00:00Z";
-    for (rule, first) in [
-        ("15 14 1 * *", "2026-12-01T14:15:00+00:00"),
-        ("0 22 * * 1-5", "2026-11-30T22:00:00+00:00"),
-        ("23 0-20/2 * * *", "2026-11-30T00:23:00+00:00"),
-        ("0 0 L * *", "2026-12-31T00:00:00+00:00"),
-        ("0 0 15W * *", "2026-12-15T00:00:00+00:00"),
-        ("0 0 * * 5#3", "2026-12-18T00:00:00+00:00"),
-        ("0 0 * * 5L", "2026-12-25T00:00:00+00:00"),
-        ("30 0 0 * * *", "2026-11-30T00:00:30+00:00"),
-        ("@daily", "2026-12-01T00:00:00+00:00"),
-        ("@monthly", "2026-12-01T00:00:00+00:00"),
-        ("@yearly", "2027-01-01T00:00:00+00:00"),
-        ("0 0 1 jan,JUL *", "2027-01-01T00:00:00+00:00"),
+fn a_template_is_the_same_each_time() {
+    let request = JobRequest { priority: Some(2), timeout_ms: Some(None), ..JobRequest::new("m:f", "[1]") };
+    assert_eq!(Template::of(request.clone()).unwrap().request(), request);
+    let text = serde_json::to_string(&Template::of(request.clone()).unwrap()).unwrap();
+    assert_eq!(serde_json::from_str::<Template>(&text).unwrap().request(), request);
+    for once in [
+        JobRequest { key: Some("k".into()), ..request.clone() },
+        JobRequest { run_at: Some(NOW), ..request.clone() },
+        JobRequest { trace_id: Some("t".into()), ..request },
     ] {
-        assert_eq!(fires(rule, "UTC", after, 1), [first], "{rule}");
+        assert_eq!(Template::of(once).unwrap_err().field, "job");
     }
-    for bad in
-        ["", "* * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "a b c d e", "0 0 0 0 0 0 0", "@never"]
-    {
-        assert!(Rule::new(bad, "UTC").unwrap_err().hint.contains("minute hour day"), "{bad}");
-    }
-    assert!(Rule::new(&"1,".repeat(200), "UTC").unwrap_err().problem.contains("longer than 200"));
 }
 
 #[test]
-fn c048_only_names_of_zones_are_zones() {
-    for bad in ["", "PST8", "Mars/Base", "+05:30", "UTC+3", "../etc/passwd"] {
-        let wrong = Rule::new("@daily", bad).unwrap_err();
-        assert!(wrong.problem.contains("no time zone") && !wrong.hint.is_empty(), "{bad}: {wrong}");
-    }
-    assert!(Rule::new("@daily", &"x".repeat(100_000)).unwrap_err().to_string().len() < 1_000);
-    assert!(Rule::new("@daily", "Berlin").unwrap_err().hint.contains("Europe/Berlin"));
-    assert!(Rule::new("@daily", "Asia/Shangai").unwrap_err().hint.contains("Asia/Shanghai"));
-    assert_eq!(Rule::new("@daily", "asia/shanghai").unwrap().zone_name(), "Asia/Shanghai");
+fn a_new_one_fires_after_a_step_and_a_start_of_its_own_is_its_first_tick() {
+    assert_eq!(made().next, Some(after(10)));
+    let later = ScheduleRequest { start: Some(after(3)), ..request() }.resolve(&Limits::default()).unwrap();
+    let later = change(None, &ScheduleChange::Create(later), 0, NOW).unwrap().schedule.unwrap();
+    assert_eq!(later.next, Some(after(3)));
+    assert_eq!(change(Some(&later), &ScheduleChange::Create(spec()), 1, NOW), Err(ScheduleRefusal::Exists));
+    assert_eq!(change(None, &ScheduleChange::Create(spec()), SCHEDULES_MAX, NOW), Err(ScheduleRefusal::TooMany));
+    assert_eq!(change(None, &ScheduleChange::Resume, 1, NOW), Err(ScheduleRefusal::NotFound));
 }
 
 #[test]
-fn c050_far_times_end_and_do_not_wrap() {
-    let rule = Rule::new("0 0 1 1 *", "UTC").unwrap();
-    assert_eq!(rule.next(Timestamp::MAX), None);
-    assert_eq!(rule.next(Timestamp(i64::MAX)), None);
-    assert!(rule.next(Timestamp(-62_000_000_000_000_000)).is_some());
+fn ticks_that_come_in_a_pause_are_skipped_in_one_record() {
+    let pause = |reason: Option<&str>| ScheduleChange::Pause { reason: reason.map(str::to_owned) };
+    let (paused, record) = changed(&made(), &pause(Some("move")), after(5));
+    assert_eq!((paused.next, record), (None, None));
+    assert!(change(Some(&paused), &pause(None), 1, after(6)).unwrap().unchanged);
+    let (again, _) = changed(&paused, &pause(Some("again")), after(7));
+    assert_eq!(again.pause, Some(Pause { since: after(5), reason: Some("again".into()), withdrawn: false }));
+    let year = 365 * 86_400;
+    let (back, record) = changed(&again, &ScheduleChange::Resume, after(year + 1));
+    let record = record.unwrap();
+    assert_eq!((record.first, record.last, record.count.n), (after(10), after(year), year as u64 / 10));
+    assert_eq!((record.outcome, record.reason), (TickOutcome::Skipped, Some(Reason::Paused)));
+    assert_eq!((back.next, back.pause.clone()), (Some(after(year + 10)), None));
+    assert!(change(Some(&back), &ScheduleChange::Resume, 1, after(year + 2)).unwrap().unchanged);
+}
+
+#[test]
+fn a_declaration_is_applied_again_only_when_its_words_change() {
+    let first = change(None, &declare(spec(), "a"), 0, NOW).unwrap().schedule.unwrap();
+    let urgent = |overlap| ScheduleSpec { overlap, ..spec() };
+    let edit = ScheduleChange::Edit { revision: first.revision, spec: urgent(Overlap::Allow) };
+    let (edited, _) = changed(&first, &edit, after(1));
+    assert!(change(Some(&edited), &declare(spec(), "a"), 1, after(2)).unwrap().unchanged, "a live edit survives");
+    let (declared, _) = changed(&edited, &declare(urgent(Overlap::CancelOld), "b"), after(3));
+    assert_eq!(declared.spec.overlap, Overlap::CancelOld);
+    assert_eq!(change(Some(&declared), &edit, 1, after(4)), Err(ScheduleRefusal::Stale));
+}
+
+#[test]
+fn what_is_declared_no_more_is_paused_until_it_is_declared_again() {
+    let first = change(None, &declare(spec(), "a"), 0, NOW).unwrap().schedule.unwrap();
+    assert!(change(Some(&first), &ScheduleChange::Withdraw(DeclaredBy::File), 1, NOW).unwrap().unchanged);
+    assert!(change(Some(&made()), &ScheduleChange::Withdraw(DeclaredBy::Code), 1, NOW).unwrap().unchanged);
+    let (gone, _) = changed(&first, &ScheduleChange::Withdraw(DeclaredBy::Code), after(1));
+    assert!(gone.next.is_none() && gone.pause.as_ref().is_some_and(|pause| pause.withdrawn));
+    let (back, record) = changed(&gone, &declare(spec(), "a"), after(25));
+    assert_eq!((back.next, back.pause.clone(), record.unwrap().count.n), (Some(after(30)), None, 2));
+    // A person's pause is not ended by a declaration.
+    let (paused, _) = changed(&first, &ScheduleChange::Pause { reason: None }, after(1));
+    let (gone, _) = changed(&paused, &ScheduleChange::Withdraw(DeclaredBy::Code), after(2));
+    assert!(changed(&gone, &declare(spec(), "a"), after(3)).0.pause.is_some());
+}
+
+#[test]
+fn another_rule_begins_now_and_the_ticks_of_the_old_one_are_over() {
+    let slower = ScheduleRequest { every_ms: Some(60_000), ..request() }.resolve(&Limits::default()).unwrap();
+    let edit = ScheduleChange::Edit { revision: 1, spec: slower };
+    let (edited, record) = changed(&made(), &edit, after(25));
+    assert_eq!(edited.next, Some(after(85)));
+    let record = record.unwrap();
+    assert_eq!((record.count.n, record.reason), (2, Some(Reason::Edited)));
+    // What is not about time leaves the grid alone.
+    let other = ScheduleSpec { template: Template::new("m:g"), ..spec() };
+    let (edited, record) = changed(&made(), &ScheduleChange::Edit { revision: 1, spec: other }, after(5));
+    assert_eq!((edited.next, record), (Some(after(10)), None));
+}
+
+/// C048: a row that was spoilt by hand is mended by an edit.
+#[test]
+fn c048_a_schedule_in_trouble_is_mended_by_an_edit() {
+    let bad = Schedule { trouble: Some("no zone".into()), next: None, ..made() };
+    let (mended, _) = changed(&bad, &ScheduleChange::Edit { revision: 1, spec: spec() }, after(5));
+    assert_eq!((mended.trouble.clone(), mended.next), (None, Some(after(15))));
 }

@@ -16,6 +16,8 @@ use crate::job::{Cause, ErrorInfo, Job, Life, OnCrash, Progress, State};
 use crate::lifecycle::{Event, Fence, Refusal};
 use crate::new_job::NewJob;
 use crate::permits::{Limit, LimitWrite, Subject};
+use crate::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
+use crate::ticks::TickRecord;
 use crate::time::Timestamp;
 
 /// The answer of a store, when it comes.
@@ -94,6 +96,31 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Every queue that has ever had a job or a setting.
     fn queues(&self) -> Reply<'_, Vec<Queue>>;
+
+    /// Changes schedules by name, in order, in one transaction. Each gets its own answer; a refused one harms no other.
+    fn change_schedules(
+        &self,
+        changes: Vec<(String, ScheduleChange)>,
+    ) -> Reply<'_, Vec<Result<Changed, ScheduleRefusal>>>;
+
+    /// One schedule.
+    fn schedule(&self, name: String) -> Reply<'_, Option<Schedule>>;
+
+    /// Schedules in the order of their names, those after `after`; at most `limit`.
+    fn schedules(&self, after: Option<String>, limit: usize) -> Reply<'_, Vec<Schedule>>;
+
+    /// Schedules with ticks to decide now, the longest due first; at most `limit`.
+    fn due_schedules(&self, limit: usize) -> Reply<'_, DueSchedules>;
+
+    /// Decides ticks (`ticks::plan`) and keeps what was decided, with the jobs, in one transaction. What is not due any more,
+    /// because another node was faster, comes to nothing.
+    fn tick(&self, firings: Vec<Firing>) -> Reply<'_, Vec<Result<Ticked, ScheduleRefusal>>>;
+
+    /// What became of a schedule's ticks, newest first: those before `before`; at most `limit`.
+    fn ticks(&self, schedule: String, before: Option<Timestamp>, limit: usize) -> Reply<'_, Vec<ToldTick>>;
+
+    /// Deletes records of ticks without a job that were decided before `before`; at most `limit`. Those with a job go with it.
+    fn prune_ticks(&self, before: Timestamp, limit: usize) -> Reply<'_, usize>;
 
     /// Deletes final jobs that ended before their state's cut-off and that no live key needs; at most `limit`. Goes on
     /// where the call before stopped, a stretch of the store at a call.
@@ -467,6 +494,66 @@ pub struct Queue {
     pub limit: Limit,
     /// Its jobs by state, `State::ALL` order.
     pub by_state: [u64; 9],
+}
+
+/// Schedules with something to decide.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DueSchedules {
+    /// Those.
+    pub schedules: Vec<Schedule>,
+    /// The next tick of any other.
+    pub next: Option<Timestamp>,
+}
+
+/// Whose ticks are to be decided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Firing {
+    /// The schedule.
+    pub name: String,
+    /// The revision that `kind` was made of; under another one nothing is done (`Stale`).
+    pub revision: i64,
+    /// By the rule or by hand.
+    pub kind: FiringKind,
+}
+
+/// What makes a schedule fire.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FiringKind {
+    /// Its ticks: the job of each is this one under a name of its own; or why there can be none.
+    Due(Result<Box<NewJob>, String>),
+    /// A person: this job, now, whatever the schedule says.
+    ByHand(Box<NewJob>),
+}
+
+/// What a firing came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ticked {
+    /// Ticks that made a job, in order.
+    pub runs: Vec<TickRun>,
+    /// Those that made none.
+    pub records: Vec<TickRecord>,
+    /// Jobs that were cancelled first, or asked to end.
+    pub cancelled: Vec<Applied>,
+    /// It can't fire any more.
+    pub trouble: Option<String>,
+}
+
+/// What became of ticks, as it is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToldTick {
+    /// The record.
+    pub record: TickRecord,
+    /// Where its job stands.
+    pub state: Option<State>,
+}
+
+/// A tick that made a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TickRun {
+    /// The tick.
+    pub tick: Timestamp,
+    /// Its job; not `created` = it was there already.
+    pub job: Enqueued,
 }
 
 /// How far a prune got.

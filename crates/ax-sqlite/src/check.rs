@@ -102,11 +102,20 @@ pub(crate) fn check(conn: &Connection) -> rusqlite::Result<Vec<String>> {
             "limits whose rate has no log, or that have one without a rate",
         ),
         ("SELECT count(*) FROM jobs WHERE lane NOT IN (SELECT lane FROM lanes)", "jobs in lanes that are gone"),
+        (
+            "SELECT count(*) FROM ticks WHERE schedule NOT IN (SELECT name FROM schedules)",
+            "ticks of schedules that are gone",
+        ),
+        (
+            "SELECT count(*) FROM ticks WHERE job IS NOT NULL AND job NOT IN (SELECT id FROM jobs)",
+            "ticks whose jobs are gone",
+        ),
     ] {
         let n: i64 = conn.query_row(sql, [], |r| r.get(0))?;
         if n > 0 {
             faults.push(format!("{n} {what}"));
         }
     }
+    faults.extend(crate::schedules::check(conn)?);
     Ok(faults)
 }

@@ -17,9 +17,9 @@ use crate::tx::Tx;
 pub(crate) const INSERT: &str = "INSERT INTO jobs (seq, id, lane, priority, state, claim_at, run_at, attempt, failures,
      interruptions, flags, updated_at, start_before, created_at, timeout_ms, max_attempts, max_interruptions,
      retry_base_ms, retry_cap_ms, on_crash, unique_for_ms, trace_id, root_id, key, tags, args, kwargs, concurrency_key,
-     ckey)
+     ckey, schedule, tick)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, 0, ?26, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
-     ?21, ?22, ?23, ?24, ?25) ON CONFLICT (id) DO NOTHING";
+     ?21, ?22, ?23, ?24, ?25, ?27, ?28) ON CONFLICT (id) DO NOTHING";
 
 type Answer<T> = Result<Result<T, EnqueueRefusal>, StoreError>;
 
@@ -53,6 +53,10 @@ pub(crate) fn enqueue_all(tx: &mut Tx<'_, '_>, jobs: &[NewJob], lanes: &[usize])
     let mut links = Links::of(jobs);
     let mut done = Vec::with_capacity(jobs.len());
     for (index, (job, lane)) in jobs.iter().zip(lanes).enumerate() {
+        if job.is_left_out(done.last()) {
+            done.push(job.answer(false));
+            continue;
+        }
         let marks = links.marks(tx, job)?;
         match enqueue_one(tx, job, *lane, index, marks)? {
             Ok(one) => {
@@ -86,7 +90,7 @@ fn enqueue_one(tx: &mut Tx<'_, '_>, job: &NewJob, lane: usize, index: usize, mar
         let seq = tx.memory.next_seq - 1;
         tx.run("INSERT OR REPLACE INTO keys VALUES (?1, ?2, ?3, ?4)", params![job.spec.task, key, seq, digest])?;
     }
-    Ok(Ok(Enqueued { id: job.spec.id, trace_id: job.spec.trace_id.clone(), created: true }))
+    Ok(Ok(job.answer(true)))
 }
 
 /// Inserts the row; `false` when its id is taken.
@@ -128,6 +132,8 @@ fn insert(tx: &mut Tx<'_, '_>, job: &NewJob, lane: usize, marks: i64) -> Result<
             spec.concurrency_key,
             key.map(|key| key.0),
             flags(&life) + marks,
+            spec.tick.as_ref().map(|tick| &tick.schedule),
+            spec.tick.as_ref().map(|tick| tick.at.0),
         ])
         .map_err(|e| sqlite_error(&e))?;
     if inserted == 0 {

@@ -15,6 +15,8 @@ pub(crate) enum Kind {
     Prune,
     Expire,
     Tasks,
+    Schedule,
+    Tick,
     Flow,
 }
 
@@ -36,6 +38,10 @@ pub const ALL: &[&str] = &[
     "expire.after_commit",
     "tasks.before_commit",
     "tasks.after_commit",
+    "schedule.before_commit",
+    "schedule.after_commit",
+    "tick.before_commit",
+    "tick.after_commit",
     "flow.before_commit",
     "flow.after_commit",
 ];
@@ -93,6 +99,8 @@ mod tests {
             (Kind::Prune, "prune"),
             (Kind::Expire, "expire"),
             (Kind::Tasks, "tasks"),
+            (Kind::Schedule, "schedule"),
+            (Kind::Tick, "tick"),
         ] {
             assert_eq!(ALL[kind as usize * 2], format!("{name}.before_commit"));
             assert_eq!(ALL[kind as usize * 2 + 1], format!("{name}.after_commit"));

@@ -27,6 +27,7 @@ mod readers;
 mod retention;
 mod rows;
 mod runs;
+mod schedules;
 mod store;
 mod strands;
 mod tasks;

@@ -1,5 +1,6 @@
 //! How the new jobs of a batch are tied to each other, to jobs that there are, and to their flows.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use ax_model::JobId;
@@ -56,14 +57,13 @@ impl Links {
     }
 
     fn children_of_map(&mut self, tx: &mut Tx<'_, '_>, map: JobId) -> Result<&[(i64, EdgeKind)], StoreError> {
-        if !self.maps.contains_key(&map) {
-            let open = match edges::end_of(tx, map)? {
+        Ok(match self.maps.entry(map) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(match edges::end_of(tx, map)? {
                 Some((seq, _)) => edges::out_edges(tx, seq, true)?,
                 None => vec![],
-            };
-            self.maps.insert(map, open);
-        }
-        Ok(&self.maps[&map])
+            }),
+        })
     }
 
     /// The job has been stored, or another was found in its place.

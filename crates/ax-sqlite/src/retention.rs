@@ -146,6 +146,10 @@ fn delete(tx: &mut Tx<'_, '_>, standing: &Standing) -> Result<(), StoreError> {
         flows::forget(tx, standing.seq)?;
     }
     tx.run("UPDATE deleted_to SET seq = max(seq, ?1)", [standing.seq])?;
+    tx.run(
+        "DELETE FROM ticks WHERE (schedule, first, job) = (SELECT schedule, tick, id FROM jobs WHERE seq = ?1)",
+        [standing.seq],
+    )?;
     for sql in
         ["DELETE FROM attempts WHERE seq = ?1", "DELETE FROM actions WHERE seq = ?1", "DELETE FROM jobs WHERE seq = ?1"]
     {

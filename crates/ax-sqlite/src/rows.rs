@@ -2,7 +2,7 @@
 
 use ax_model::KeyId;
 use ax_model::ids::{JobId, NodeId, Token};
-use ax_model::job::{Cause, ErrorInfo, Job, Lease, Life, OnCrash, Place, Policy, Progress, Spec, State};
+use ax_model::job::{Cause, ErrorInfo, Job, Lease, Life, OnCrash, Place, Policy, Progress, Spec, State, Tick};
 use ax_model::time::Timestamp;
 use rusqlite::Row;
 use rusqlite::types::Type;
@@ -110,7 +110,7 @@ macro_rules! job_columns {
          iif(flags & 16, (SELECT id FROM flows f WHERE f.seq = (SELECT flow FROM places p WHERE p.seq = jobs.seq)), NULL), \
          iif(flags & 16, (SELECT node FROM places p WHERE p.seq = jobs.seq), NULL), \
          iif(flags & 16, (SELECT made_by FROM places p WHERE p.seq = jobs.seq), NULL), \
-         iif(flags & 16, (SELECT made_index FROM places p WHERE p.seq = jobs.seq), NULL), concurrency_key"
+         iif(flags & 16, (SELECT made_index FROM places p WHERE p.seq = jobs.seq), NULL), schedule, tick, concurrency_key"
         )
     };
     (ended) => {
@@ -122,7 +122,7 @@ macro_rules! job_columns {
          iif(flags & 16, (SELECT id FROM flows f WHERE f.seq = (SELECT flow FROM places p WHERE p.seq = jobs.seq)), NULL), \
          iif(flags & 16, (SELECT node FROM places p WHERE p.seq = jobs.seq), NULL), \
          iif(flags & 16, (SELECT made_by FROM places p WHERE p.seq = jobs.seq), NULL), \
-         iif(flags & 16, (SELECT made_index FROM places p WHERE p.seq = jobs.seq), NULL), concurrency_key"
+         iif(flags & 16, (SELECT made_index FROM places p WHERE p.seq = jobs.seq), NULL), schedule, tick, concurrency_key"
         )
     };
     (light) => {
@@ -135,7 +135,7 @@ macro_rules! job_columns {
          iif(flags & 16, (SELECT id FROM flows f WHERE f.seq = (SELECT flow FROM places p WHERE p.seq = jobs.seq)), NULL), \
          iif(flags & 16, (SELECT node FROM places p WHERE p.seq = jobs.seq), NULL), \
          iif(flags & 16, (SELECT made_by FROM places p WHERE p.seq = jobs.seq), NULL), \
-         iif(flags & 16, (SELECT made_index FROM places p WHERE p.seq = jobs.seq), NULL), concurrency_key, octet_length(args), octet_length(kwargs), \
+         iif(flags & 16, (SELECT made_index FROM places p WHERE p.seq = jobs.seq), NULL), schedule, tick, concurrency_key, octet_length(args), octet_length(kwargs), \
          octet_length(result)"
         )
     };
@@ -143,7 +143,7 @@ macro_rules! job_columns {
 pub(crate) use job_columns;
 
 /// Where the lengths of a light row stand.
-pub(crate) const LISTED: usize = STANDING + 19;
+pub(crate) const LISTED: usize = STANDING + 21;
 
 pub(crate) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     let base = STANDING;
@@ -163,8 +163,12 @@ pub(crate) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         root_id: row.get::<_, Option<[u8; 16]>>(base + 4)?.map_or(id, JobId),
         key: row.get(base + 5)?,
         unique_for_ms: span(row, base + 2)?,
-        concurrency_key: row.get(base + 18)?,
+        concurrency_key: row.get(base + 20)?,
         tags: tags.map(|t| serde_json::from_str(&t).unwrap_or_default()).unwrap_or_default(),
+        tick: match row.get::<_, Option<String>>(base + 18)? {
+            Some(schedule) => Some(Tick { schedule, at: Timestamp(row.get(base + 19)?) }),
+            None => None,
+        },
         created_at: Timestamp(row.get(base)?),
     };
     let progress: Option<String> = row.get(base + 7)?;

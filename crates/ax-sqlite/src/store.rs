@@ -16,10 +16,11 @@ use ax_model::lifecycle::Refusal;
 use ax_model::new_job::NewJob;
 use ax_model::permits::LimitWrite;
 use ax_model::priority::{Ageing, Picker};
+use ax_model::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
 use ax_model::store::{
-    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, Flow,
-    FlowFilter, FlowHead, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue,
-    QueueChange, Recovered, Reply, Store, StoreError, StoreErrorKind, Upstream,
+    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, DueSchedules, EnqueueRefusal, Enqueued,
+    Filter, Firing, Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow,
+    Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError, StoreErrorKind, Ticked, ToldTick, Upstream,
 };
 use ax_model::{Clock, JobId, Limit, NodeId, Progress, Subject, TaskSpec, Timestamp};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -31,7 +32,8 @@ use crate::readers::Readers;
 use crate::tx::{Memory, Tx};
 use crate::writer::{Message, Parked, Write, Writer, closed};
 use crate::{
-    apply, check, enqueue, flows, flows_read, inspect, leases, limits, list, migrate, queues, retention, tasks, why,
+    apply, check, enqueue, flows, flows_read, inspect, leases, limits, list, migrate, queues, retention, schedules,
+    tasks, why,
 };
 
 /// The oldest SQLite without the WAL-reset bug, which can damage a file that two connections write or checkpoint.
@@ -311,6 +313,38 @@ impl Store for SqliteStore {
 
     fn queues(&self) -> Reply<'_, Vec<Queue>> {
         self.readers.read(inspect::queues)
+    }
+
+    fn change_schedules(
+        &self,
+        changes: Vec<(String, ScheduleChange)>,
+    ) -> Reply<'_, Vec<Result<Changed, ScheduleRefusal>>> {
+        self.write(Kind::Schedule, changes.len(), move |tx| schedules::change_all(tx, &changes))
+    }
+
+    fn schedule(&self, name: String) -> Reply<'_, Option<Schedule>> {
+        self.readers.read(move |conn| schedules::get(conn, &name))
+    }
+
+    fn schedules(&self, after: Option<String>, limit: usize) -> Reply<'_, Vec<Schedule>> {
+        self.readers.read(move |conn| schedules::list(conn, after.as_deref(), limit))
+    }
+
+    fn due_schedules(&self, limit: usize) -> Reply<'_, DueSchedules> {
+        let now = self.now();
+        self.readers.read(move |conn| snapshot(conn, |conn| schedules::due(conn, limit, now)))
+    }
+
+    fn tick(&self, firings: Vec<Firing>) -> Reply<'_, Vec<Result<Ticked, ScheduleRefusal>>> {
+        self.write(Kind::Tick, firings.len(), move |tx| schedules::fire_all(tx, &firings))
+    }
+
+    fn ticks(&self, schedule: String, before: Option<Timestamp>, limit: usize) -> Reply<'_, Vec<ToldTick>> {
+        self.readers.read(move |conn| schedules::ticks(conn, &schedule, before, limit))
+    }
+
+    fn prune_ticks(&self, before: Timestamp, limit: usize) -> Reply<'_, usize> {
+        self.write(Kind::Prune, limit, move |tx| schedules::prune(tx, before, limit))
     }
 
     fn prune(&self, cutoffs: Vec<(State, Timestamp)>, limit: usize) -> Reply<'_, Pruned> {

@@ -46,7 +46,7 @@ pub(crate) async fn slot(node: Arc<Node>, runner: Arc<dyn Runner>, slot: usize) 
 }
 
 /// Runs one attempt and hands its end to the settler. `false` = the runner could not begin it.
-async fn run(node: &Arc<Node>, runner: &dyn Runner, slot: usize, job: Claimed) -> bool {
+pub(crate) async fn run(node: &Arc<Node>, runner: &dyn Runner, slot: usize, job: Claimed) -> bool {
     let live = Arc::new(Live::new(&job, node.timer.elapsed()));
     node.board.put(slot, Arc::clone(&live));
     node.wake_watcher();
@@ -69,7 +69,7 @@ async fn run(node: &Arc<Node>, runner: &dyn Runner, slot: usize, job: Claimed) -
     node.board.clear(slot);
     let Some(outcome) = outcome else { return true };
     let began = !matches!(outcome, Outcome::NotStarted(_)) || live.stop.is_withdrawn();
-    finish(node, &live, outcome);
+    finish(node, &live, outcome, node.board.is_aside(slot));
     began
 }
 
@@ -144,13 +144,13 @@ async fn execute(node: &Arc<Node>, runner: &dyn Runner, job: Claimed, live: &Arc
     }
 }
 
-/// Names what happened and hands it to the settler.
-fn finish(node: &Node, live: &Live, outcome: Outcome) {
+/// Names what happened and hands it to the settler. What ran aside says nothing of how long the runner's jobs take.
+fn finish(node: &Node, live: &Live, outcome: Outcome, aside: bool) {
     node.failpoint("finished");
     let phase = live.end();
     let now = (node.timer.now(), node.timer.elapsed());
     let ran = phase.began.map(|(_, since)| now.1.saturating_sub(since));
-    if let Some(ran) = ran {
+    if let Some(ran) = ran.filter(|_| !aside) {
         node.pace.record(ran);
     }
     let event = event_of(live, &phase, outcome, now.0, &node.options.limits);

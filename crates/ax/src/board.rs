@@ -109,14 +109,22 @@ type Place = Mutex<Option<Arc<Live>>>;
 #[derive(Default)]
 pub(crate) struct Board {
     slots: OnceLock<usize>,
-    /// One for each attempt that can be given to the runner at once.
+    /// One for each attempt that can be given to the runner at once, and as many as run aside.
     places: OnceLock<Box<[Place]>>,
+    /// How many places come before those of what runs aside.
+    of_runner: OnceLock<usize>,
 }
 
 impl Board {
-    pub(crate) fn set_slots(&self, slots: usize, ahead: usize) {
+    pub(crate) fn set_slots(&self, slots: usize, ahead: usize, aside: usize) {
         let _ = self.slots.set(slots);
-        let _ = self.places.set((0..slots + ahead).map(|_| Mutex::default()).collect());
+        let _ = self.of_runner.set(slots + ahead);
+        let _ = self.places.set((0..slots + ahead + aside).map(|_| Mutex::default()).collect());
+    }
+
+    /// Whether this place is one of what runs aside.
+    pub(crate) fn is_aside(&self, slot: usize) -> bool {
+        slot >= self.of_runner.get().copied().unwrap_or(0)
     }
 
     fn places(&self) -> &[Place] {
@@ -138,10 +146,29 @@ impl Board {
 
     /// What executes now.
     pub(crate) fn each(&self) -> impl Iterator<Item = Arc<Live>> + '_ {
-        self.places().iter().filter_map(|place| place.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        look(self.places())
+    }
+
+    /// What of it the runner executes; the rest runs aside.
+    pub(crate) fn of_runner(&self) -> impl Iterator<Item = Arc<Live>> + '_ {
+        look(&self.places()[..self.of_runner.get().copied().unwrap_or(0)])
+    }
+
+    /// What executes aside.
+    pub(crate) fn aside(&self) -> impl Iterator<Item = Arc<Live>> + '_ {
+        look(&self.places()[self.of_runner.get().copied().unwrap_or(0)..])
+    }
+
+    /// How many attempts run aside at a time.
+    pub(crate) fn slots_aside(&self) -> usize {
+        self.places().len() - self.of_runner.get().copied().unwrap_or(0)
     }
 
     pub(crate) fn find(&self, id: JobId) -> Option<Arc<Live>> {
         self.each().find(|live| live.attempt.id == id)
     }
+}
+
+fn look(places: &[Place]) -> impl Iterator<Item = Arc<Live>> + '_ {
+    places.iter().filter_map(|place| place.lock().unwrap_or_else(PoisonError::into_inner).clone())
 }

@@ -11,7 +11,7 @@ use ax_model::store::{
     Applied, AtRest, Counts, Cursor, Enqueued, Filter, HistoryEntry, LaneStats, Matching, Page, Queue, QueueChange,
     StoreError, Target,
 };
-use ax_model::{Event, Job, JobId, JobRequest, Life, NewJob, Refusal, State, TaskSpec, Timestamp};
+use ax_model::{Edge, EdgeKind, Event, Job, JobId, JobRequest, Life, NewJob, Refusal, State, TaskSpec, Timestamp};
 
 use crate::enqueue_error::EnqueueError;
 use crate::journal::{Action, Who};
@@ -65,16 +65,67 @@ impl Client {
         }
         let tasks = self.catalogue_for(&requests).await?;
         let mut jobs = Vec::with_capacity(requests.len());
-        for (index, request) in requests.into_iter().enumerate() {
+        for (index, mut request) in requests.into_iter().enumerate() {
             if index % RESOLVE_RUN == RESOLVE_RUN - 1 {
                 tokio::task::yield_now().await;
             }
+            let follower = request.followed_by.take();
             jobs.push(self.resolve(index, request, &tasks)?);
+            if let Some(follower) = follower {
+                let follower = self.follow(index, *follower, &jobs[jobs.len() - 1], &tasks)?;
+                jobs.push(follower);
+            }
         }
         let log = EnqueueLog::of(&jobs);
-        let stored = node.store.enqueue(jobs).await.map_err(EnqueueError::Store)?.map_err(EnqueueError::from)?;
+        let followers: Vec<bool> = match jobs.iter().any(|job| job.with_previous) {
+            true => jobs.iter().map(|job| job.with_previous).collect(),
+            false => vec![],
+        };
+        let stored = match node.store.enqueue(jobs).await.map_err(EnqueueError::Store)? {
+            Ok(stored) => stored,
+            Err(refusal) => {
+                let refusal = EnqueueError::from(refusal);
+                let before = |index| followers.iter().take(index + 1).filter(|follows| **follows).count();
+                return Err(refusal.in_terms_of(|index| index - before(index)));
+            }
+        };
         log.write(node, &stored);
-        Ok(stored)
+        if followers.is_empty() {
+            return Ok(stored);
+        }
+        Ok(stored.into_iter().zip(followers).filter(|(_, follows)| !follows).map(|(one, _)| one).collect())
+    }
+
+    /// The job that follows `leader`: it waits for its end, and is stored exactly if that one is new.
+    fn follow(
+        &self,
+        index: usize,
+        request: JobRequest,
+        leader: &NewJob,
+        tasks: &HashMap<String, TaskSpec>,
+    ) -> Result<NewJob, EnqueueError> {
+        let (parent, kind) = (leader.spec.id, EdgeKind::Finished);
+        let mut request = JobRequest { root_id: request.root_id.or(Some(leader.spec.root_id)), ..request };
+        request.depends_on.push(Edge { parent, kind });
+        Ok(NewJob { with_previous: true, ..self.resolve(index, request, tasks)? })
+    }
+
+    /// An id for a job that is to be enqueued: for what must know it beforehand.
+    #[must_use]
+    pub fn new_id(&self) -> JobId {
+        let now = self.node.store.now();
+        self.node.with_chance(|chance| JobId::new(now, chance))
+    }
+
+    /// Makes sure that the catalogue has this task.
+    ///
+    /// # Errors
+    /// The store's own trouble.
+    pub async fn learn(&self, task: &TaskSpec) -> Result<(), StoreError> {
+        if self.node.catalogue().get(&task.name) == Some(task) {
+            return Ok(());
+        }
+        self.node.catalogue_put(std::slice::from_ref(task)).await
     }
 
     /// Stores one job.
@@ -92,7 +143,8 @@ impl Client {
         requests: &[JobRequest],
     ) -> Result<Arc<HashMap<String, TaskSpec>>, EnqueueError> {
         let tasks = self.node.catalogue();
-        if requests.iter().all(|request| tasks.contains_key(&request.task)) {
+        let known = |request: &JobRequest| tasks.contains_key(&request.task);
+        if requests.iter().all(|request| known(request) && request.followed_by.as_deref().is_none_or(known)) {
             return Ok(tasks);
         }
         self.node.catalogue_read().await.map_err(EnqueueError::Store)

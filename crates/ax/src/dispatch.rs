@@ -7,7 +7,7 @@ use std::time::Duration;
 use ax_model::flow_request::MAP_TASK;
 use ax_model::lifecycle::Fence;
 use ax_model::store::{AttemptRef, ClaimRequest, Claimed, Filter, StoreError, StoreErrorKind};
-use ax_model::{Event, State, TaskSpec};
+use ax_model::{Event, Job, State, TaskSpec};
 use tokio::sync::watch;
 
 use crate::board::{Board, Live};
@@ -46,7 +46,7 @@ impl Pace {
     fn finishes(&self, board: &Board, now: Duration, span: Duration) -> f64 {
         let Some(mean) = self.mean_us() else { return 0.0 };
         let (mut begun, mut others) = (vec![], vec![]);
-        for live in board.each() {
+        for live in board.of_runner() {
             let since = live.began();
             let age = now.saturating_sub(since.unwrap_or(live.taken)).as_secs_f64() * 1e6;
             if since.is_some() { begun.push(age) } else { others.push(age) }
@@ -82,7 +82,7 @@ pub(crate) async fn dispatch(
     mut offers: watch::Receiver<Arc<Vec<TaskSpec>>>,
     specs: Arc<Vec<TaskSpec>>,
 ) {
-    let mut names = names_of(&specs);
+    let mut names = names_of(&node, &specs);
     let mut backoff = Backoff::new();
     // A claim failed in a way that leaves open whether it was written.
     let mut in_doubt = false;
@@ -90,7 +90,7 @@ pub(crate) async fn dispatch(
         tokio::select! {
             biased;
             () = node.reached(Stage::Draining) => return,
-            found = find_orphans(&node), if in_doubt => match found {
+            found = find_orphans(&node, |job| !node.aside.runs(&job.spec.task) && !node.local.holds(job.spec.id)), if in_doubt => match found {
                 Ok(()) => in_doubt = false,
                 Err(error) => if !pause_after(&node, "look for orphans", &error, &mut backoff).await { return },
             },
@@ -116,7 +116,7 @@ pub(crate) async fn dispatch(
 }
 
 /// Reports the store's trouble and waits a while; `false` = it will not pass.
-async fn pause_after(node: &Node, what: &str, error: &StoreError, backoff: &mut Backoff) -> bool {
+pub(crate) async fn pause_after(node: &Node, what: &str, error: &StoreError, backoff: &mut Backoff) -> bool {
     node.troubles.report(&node.timer, what, error);
     if error.is_temporary() {
         node.sleep_before(Stage::Draining, backoff.next()).await;
@@ -125,15 +125,16 @@ async fn pause_after(node: &Node, what: &str, error: &StoreError, backoff: &mut 
 }
 
 /// Gives back claims that were written although the answer was an error: without this they would stay ours, unknown to
-/// us, until the next start. Runs while no claim is under way, so what is ours is in our hands or is such an orphan.
-async fn find_orphans(node: &Node) -> Result<(), StoreError> {
+/// us, until the next start. Runs while no claim of the asker is under way, so what is ours is in our hands or is such an orphan,
+/// which `is_lost` tells.
+pub(crate) async fn find_orphans(node: &Node, is_lost: impl Fn(&Job) -> bool) -> Result<(), StoreError> {
     let filter = Filter { states: vec![State::Dispatched], ..Filter::default() };
     let mut after = None;
     loop {
         let page = node.store.list(filter.clone(), after, node.options.limits.page).await?;
         for job in page.jobs.iter().map(|listed| &listed.job) {
             let Some(lease) = job.life.lease.filter(|lease| lease.node == node.id) else { continue };
-            if node.local.holds(job.spec.id) {
+            if !is_lost(job) {
                 continue;
             }
             // If it has left our hands meanwhile, its end is before this in the settler's line and this one finds nothing.
@@ -148,24 +149,31 @@ async fn find_orphans(node: &Node) -> Result<(), StoreError> {
     }
 }
 
-/// What is claimed: the runner's tasks, and the engine's own.
-fn names_of(specs: &[TaskSpec]) -> Arc<[String]> {
-    specs.iter().map(|task| task.name.clone()).chain([MAP_TASK.to_owned()]).collect()
+/// What is claimed here: what the runner offers and nobody else runs, and the engine's own.
+fn names_of(node: &Node, specs: &[TaskSpec]) -> Arc<[String]> {
+    let of_runner = specs.iter().filter(|task| !node.aside.runs(&task.name)).map(|task| task.name.clone());
+    of_runner.chain([MAP_TASK.to_owned()]).collect()
 }
 
-/// Waits for room, then for jobs. Dropping the future withdraws the claim. A claim that waits in the store is repeated
-/// now and then, because its wake-up is a hint that may be lost.
+/// Waits for room, then for jobs. Dropping the future withdraws the claim.
 async fn claim(node: &Node, names: &Arc<[String]>) -> Result<Vec<Claimed>, StoreError> {
     loop {
         let limit = room(node).await;
-        let request = ClaimRequest { node: node.id, offers: Arc::clone(names), limit, park: true, seed: node.draw() };
-        if let Some(answer) =
-            node.timer.timeout(Duration::from_millis(node.options.poll_ms), node.store.claim(request)).await
-        {
+        if let Some(answer) = ask(node, names, limit).await {
             return answer;
         }
+    }
+}
+
+/// Waits in the store for up to `limit` jobs. `None`: ask again; it is asked now and then, because a wake-up is a hint that may be
+/// lost.
+pub(crate) async fn ask(node: &Node, names: &Arc<[String]>, limit: usize) -> Option<Result<Vec<Claimed>, StoreError>> {
+    let request = ClaimRequest { node: node.id, offers: Arc::clone(names), limit, park: true, seed: node.draw() };
+    let answer = node.timer.timeout(Duration::from_millis(node.options.poll_ms), node.store.claim(request)).await;
+    if answer.is_none() {
         node.troubles.clear();
     }
+    answer
 }
 
 /// Waits until there is room in the local queue, and tells how much.
@@ -180,26 +188,36 @@ async fn room(node: &Node) -> usize {
 }
 
 /// Puts claimed jobs into the local queue; what can't wait there goes back.
-fn take_in(node: &Node, mut jobs: Vec<Claimed>) {
+fn take_in(node: &Node, jobs: Vec<Claimed>) {
+    let refused = node.local.push(take_over(node, jobs), &node.options.ageing, node.timer.now());
+    node.hand_back(refused);
+}
+
+/// The claimed jobs, without those that were cancelled on the way.
+pub(crate) fn take_over(node: &Node, mut jobs: Vec<Claimed>) -> Vec<Claimed> {
     node.troubles.clear();
     node.failpoint("claimed");
     for job in jobs.extract_if(.., |job| node.cancels.met(job.attempt.id, job.attempt.fence.attempt)) {
         let event = Event::Stopped { fence: job.attempt.fence, started_at: None };
         node.settler.push(Completion::new(Who::of(&job), job.attempt, event));
     }
-    let refused = node.local.push(jobs, &node.options.ageing, node.timer.now());
-    node.hand_back(refused);
+    jobs
+}
+
+async fn learn(node: &Node, specs: &[TaskSpec]) -> Result<(), StoreError> {
+    node.catalogue_put(specs).await?;
+    crate::schedules::declare_of_tasks(node, specs).await
 }
 
 /// The runner offers other tasks: the catalogue learns them before the first claim for them.
 async fn catalogue_again(node: &Node, specs: &[TaskSpec]) -> Arc<[String]> {
     let mut backoff = Backoff::new();
-    while let Err(error) = node.catalogue_put(specs).await {
+    while let Err(error) = learn(node, specs).await {
         if !pause_after(node, "catalogue", &error, &mut backoff).await || node.stage() >= Stage::Draining {
             break;
         }
     }
-    names_of(specs)
+    names_of(node, specs)
 }
 
 /// Gives back what the slots will not come to soon: they have become slower since it was claimed, or since it was given to
@@ -211,7 +229,7 @@ pub(crate) fn shed(node: &Node) {
     let long_ago = |live: &Live| node.timer.elapsed().saturating_sub(live.taken) >= AHEAD_FOR;
     let mut waiting: Vec<_> = match excess {
         0 => return,
-        _ => node.board.each().filter(|live| live.began().is_none() && long_ago(live)).collect(),
+        _ => node.board.of_runner().filter(|live| live.began().is_none() && long_ago(live)).collect(),
     };
     waiting.sort_unstable_by_key(|live| std::cmp::Reverse(live.taken));
     waiting.iter().take(excess).for_each(|live| live.withdraw());

@@ -8,6 +8,7 @@ use ax_model::NodeId;
 use ax_model::store::{Recovered, Store, StoreError, StoreErrorKind};
 use tokio::task::JoinHandle;
 
+use crate::aside::Aside;
 use crate::client::Client;
 use crate::journal::{Action, Step, Who};
 use crate::node::{Node, Stage};
@@ -15,7 +16,7 @@ use crate::open::{Home, OpenError, StoreCopy};
 use crate::options::Options;
 use crate::runner::Runner;
 use crate::shutdown::{Shutdown, StopReport};
-use crate::{attempt, dispatch, retention, settle, watcher};
+use crate::{aside, attempt, dispatch, retention, schedules, settle, watcher};
 
 /// Dead nodes' leases ended in one transaction.
 const RECOVER_BATCH: usize = 1000;
@@ -126,6 +127,15 @@ impl Engine {
     /// # Errors
     /// The store's own trouble, or the engine was started or stopped before (`Closed`).
     pub async fn start(&self, runner: Arc<dyn Runner>) -> Result<(), StoreError> {
+        self.start_with(runner, None).await
+    }
+
+    /// The same with a second runner beside: its tasks run in slots of their own (`slots()`; it is given nothing `ahead()`, and is not told of deleted jobs), take no
+    /// place of the runner's and wait behind none of its jobs. It offers the same from the start to the end.
+    ///
+    /// # Errors
+    /// As `start`.
+    pub async fn start_with(&self, runner: Arc<dyn Runner>, aside: Option<Arc<dyn Runner>>) -> Result<(), StoreError> {
         let node = &self.0.node;
         if node.stage() != Stage::Open || node.runner.set(Arc::clone(&runner)).is_err() {
             return Err(StoreError::new(StoreErrorKind::Closed, "the engine can be started once"));
@@ -136,24 +146,39 @@ impl Engine {
         let mut offers = runner.offers();
         let specs = Arc::clone(&offers.borrow_and_update());
         node.catalogue_put(&specs).await?;
+        schedules::declare_of_tasks(node, &specs).await?;
         for queue in node.store.queues().await?.into_iter().filter(|queue| queue.paused) {
             drop(node.local.pause(&queue.name));
         }
         let (slots, ahead) = (runner.slots(), runner.ahead());
         node.local.set_slots(slots, ahead);
-        node.board.set_slots(slots, ahead);
+        let slots_aside = aside.as_ref().map_or(0, |aside| aside.slots());
+        node.board.set_slots(slots, ahead, slots_aside);
         runner.attach(&self.client());
+        if let Some(aside) = aside {
+            let specs = Arc::clone(&aside.offers().borrow());
+            node.catalogue_put(&specs).await?;
+            aside.attach(&self.client());
+            node.aside.set(Aside::new(aside));
+        }
 
         let mut tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         node.advance(Stage::Working);
         for slot in 0..slots + ahead {
             tasks.slots.push(tokio::spawn(attempt::slot(Arc::clone(node), Arc::clone(&runner), slot)));
         }
+        if slots_aside > 0 {
+            let places = (slots + ahead..slots + ahead + slots_aside).collect();
+            tasks.slots.push(tokio::spawn(aside::run_all(Arc::clone(node), places)));
+        }
         tasks.dispatcher = Some(tokio::spawn(dispatch::dispatch(Arc::clone(node), offers, specs)));
         tasks.servants.push(tokio::spawn(settle::settle_all(Arc::clone(node))));
         tasks.servants.push(tokio::spawn(watcher::watch(Arc::clone(node))));
         tasks.servants.push(tokio::spawn(retention::expire_all(Arc::clone(node))));
         tasks.servants.push(tokio::spawn(retention::prune_all(Arc::clone(node))));
+        if node.options.schedules {
+            tasks.servants.push(tokio::spawn(schedules::fire_all(Arc::clone(node))));
+        }
         Ok(())
     }
 

@@ -80,6 +80,20 @@ impl EnqueueError {
             EnqueueError::Cycle(_) | EnqueueError::TooMany { .. } | EnqueueError::Store(_) => None,
         }
     }
+
+    /// The same with other numbers for the jobs.
+    pub(crate) fn in_terms_of(mut self, number: impl Fn(usize) -> usize) -> EnqueueError {
+        match &mut self {
+            EnqueueError::Invalid { index, .. }
+            | EnqueueError::UnknownTask { index, .. }
+            | EnqueueError::KeyConflict { index, .. }
+            | EnqueueError::IdConflict { index }
+            | EnqueueError::TooLate { index, .. }
+            | EnqueueError::UnknownParent { index, .. } => *index = number(*index),
+            EnqueueError::Cycle(_) | EnqueueError::TooMany { .. } | EnqueueError::Store(_) => {}
+        }
+        self
+    }
 }
 
 impl From<EnqueueRefusal> for EnqueueError {

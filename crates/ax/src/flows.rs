@@ -184,6 +184,7 @@ impl Node {
                         attempt: 0,
                         cost_us: None,
                         error: Some(&skipped.reason),
+                        schedule: None,
                     });
                 }
                 Also::FlowEnded { id, state, next } => {

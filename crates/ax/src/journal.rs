@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use ax_model::store::Claimed;
+use ax_model::ticks::TickRecord;
 use ax_model::{Job, JobId, State, Timestamp};
 
 /// One step in a job's life.
@@ -30,6 +31,17 @@ pub struct Step<'a> {
     pub cost_us: Option<u64>,
     /// The error's type and first line, never arguments or results.
     pub error: Option<&'a str>,
+    /// The schedule that it comes from, where one does.
+    pub schedule: Option<&'a str>,
+}
+
+/// Ticks of a schedule that made no job.
+#[derive(Clone, Debug)]
+pub struct SkippedTicks<'a> {
+    /// The schedule.
+    pub schedule: &'a str,
+    /// Which ticks, and why.
+    pub record: &'a TickRecord,
 }
 
 /// What happened to a job.
@@ -61,6 +73,8 @@ pub enum Action {
     MarkSuccess,
     /// A late word of an attempt that had lost its lease was refused.
     Refuse,
+    /// A schedule fired and made it.
+    Tick,
     /// A job that it waited for has ended in a way that lets it never run.
     Skip,
 }
@@ -81,6 +95,7 @@ impl Action {
         Action::Rerun,
         Action::MarkSuccess,
         Action::Refuse,
+        Action::Tick,
         Action::Skip,
     ];
 
@@ -101,6 +116,7 @@ impl Action {
             Action::Rerun => "rerun",
             Action::MarkSuccess => "mark_success",
             Action::Refuse => "refuse",
+            Action::Tick => "tick",
             Action::Skip => "skip",
         }
     }
@@ -110,6 +126,11 @@ impl Action {
 pub trait Journal: Send + Sync {
     /// Takes one step. Must return at once: format or queue it, drop it when there is no room, and count what is dropped.
     fn step(&self, step: &Step<'_>);
+
+    /// Takes what became of ticks that made no job. As quick as `step`; who keeps no such log does nothing.
+    fn skipped(&self, ticks: &SkippedTicks<'_>) {
+        let _ = ticks;
+    }
 }
 
 /// Keeps nothing.
@@ -167,6 +188,7 @@ impl Who {
             attempt,
             cost_us: None,
             error: None,
+            schedule: None,
         }
     }
 }

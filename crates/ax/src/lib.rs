@@ -15,6 +15,7 @@
 //!
 //! It reads no files, no environment and no terminal of its own: everything comes in through [`Options`].
 
+mod aside;
 mod attempt;
 mod board;
 mod bulk;
@@ -40,6 +41,8 @@ mod open;
 mod options;
 mod retention;
 pub mod runner;
+mod schedule_calls;
+mod schedules;
 mod settle;
 mod shutdown;
 mod status;
@@ -72,12 +75,13 @@ pub use flow_builder::{FlowBuilder, Item, NodeRef, ResultOf};
 pub use flows::{SubmitError, Submitted};
 pub use handlers::Handlers;
 pub use health::Health;
-pub use journal::{Action, Journal, Silent, Step};
+pub use journal::{Action, Journal, Silent, SkippedTicks, Step};
 pub use metrics::{BOUNDS_US, EngineMetrics, Times};
 pub use open::{Held, OpenError, StoreCopy, look_through, vacuum};
 pub use options::{FailPoint, Options, Retention};
 pub use runner::{Attempt, Outcome, Runner, Stop, StopReason, Stopper};
+pub use schedule_calls::{Forecast, ScheduleError, SchedulePlan};
 pub use shutdown::StopReport;
 pub use status::{LIMITS_LOOKED_AT, RunningNow, Status};
 pub use task_error::TaskError;
-pub use why::{NodeWhy, WhyJob, WhyQueue};
+pub use why::{NodeWhy, WhyJob, WhyQueue, WhySchedule};

@@ -4,6 +4,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use ax_model::ticks::TickOutcome;
+
 use crate::client::Client;
 use crate::journal::{Action, Step};
 use crate::node::Node;
@@ -66,6 +68,20 @@ pub(crate) struct Metrics {
     pub(crate) wait: Histogram,
     pub(crate) run: Histogram,
     pub(crate) turnaround: Histogram,
+    pub(crate) ticks: TickMetrics,
+}
+
+/// What is counted of schedules.
+#[derive(Debug, Default)]
+pub(crate) struct TickMetrics {
+    by_outcome: [AtomicU64; TickOutcome::ALL.len()],
+    pub(crate) lag: Histogram,
+}
+
+impl TickMetrics {
+    pub(crate) fn count(&self, outcome: TickOutcome, n: u64) {
+        self.by_outcome[outcome as usize].fetch_add(n, Ordering::Relaxed);
+    }
 }
 
 /// The engine in figures, all of them from memory.
@@ -79,6 +95,10 @@ pub struct EngineMetrics {
     pub run: Times,
     /// From the enqueue of a job to its end, waits for its time and retries included; of jobs that an attempt here ended.
     pub turnaround: Times,
+    /// Ticks of schedules that were decided here, `TickOutcome::ALL` order.
+    pub ticks: [u64; TickOutcome::ALL.len()],
+    /// From a tick to the moment its job was stored.
+    pub tick_lag: Times,
     /// Attempts that can run at a time.
     pub slots: usize,
     /// Slots that have a job.
@@ -108,6 +128,8 @@ impl Client {
             wait: node.metrics.wait.read(),
             run: node.metrics.run.read(),
             turnaround: node.metrics.turnaround.read(),
+            ticks: std::array::from_fn(|i| node.metrics.ticks.by_outcome[i].load(Ordering::Relaxed)),
+            tick_lag: node.metrics.ticks.lag.read(),
             slots: node.board.slots(),
             busy,
             idle: node

@@ -10,6 +10,7 @@ use ax_model::store::{Act, Applied, Claimed, Store, StoreError, Target};
 use ax_model::{Chance, Event, JobId, NodeId, Refusal, TaskSpec, Timestamp};
 use tokio::sync::{Notify, watch};
 
+use crate::aside::AsideCell;
 use crate::board::Board;
 use crate::clock::Timer;
 use crate::dispatch::Pace;
@@ -47,6 +48,7 @@ pub(crate) struct Node {
     chance: Mutex<Chance>,
     pub(crate) stage: watch::Sender<Stage>,
     pub(crate) runner: OnceLock<Arc<dyn Runner>>,
+    pub(crate) aside: AsideCell,
     pub(crate) recovered: AtomicBool,
     pub(crate) catalogue: RwLock<Arc<HashMap<String, TaskSpec>>>,
     pub(crate) local: LocalQueue,
@@ -59,6 +61,8 @@ pub(crate) struct Node {
     /// Wakes the watcher, which rests while nothing runs.
     pub(crate) watcher: Notify,
     pub(crate) watcher_rests: AtomicBool,
+    /// Wakes who fires schedules: some were changed here.
+    pub(crate) schedules_changed: Notify,
     /// One change of a queue's switches at a time, so that memory and store agree in the end.
     pub(crate) queue_turn: tokio::sync::Mutex<()>,
     /// One walk that deletes at a time: a store remembers how far it came. `true` = the last one did not come to its end.
@@ -89,6 +93,7 @@ impl Node {
             chance: Mutex::new(chance),
             stage: watch::Sender::new(Stage::Open),
             runner: OnceLock::new(),
+            aside: AsideCell::default(),
             recovered: AtomicBool::new(false),
             catalogue: RwLock::default(),
             local: LocalQueue::default(),
@@ -100,6 +105,7 @@ impl Node {
             troubles: Troubles::default(),
             watcher: Notify::new(),
             watcher_rests: AtomicBool::new(false),
+            schedules_changed: Notify::new(),
             queue_turn: tokio::sync::Mutex::default(),
             prune_turn: tokio::sync::Mutex::default(),
             tally: Tally::default(),

@@ -41,6 +41,8 @@ pub struct Options {
     pub local_queue_max: usize,
     /// How long opening waits for another program to let go of the store, milliseconds.
     pub lock_wait_ms: u64,
+    /// Fires schedules, and takes in those that tasks declare. Off for an engine that runs only what it is given.
+    pub schedules: bool,
     /// For crash tests.
     pub failpoint: Option<FailPoint>,
 }
@@ -62,6 +64,7 @@ impl Options {
             local_queue_ms: 100,
             local_queue_max: 1000,
             lock_wait_ms: 2000,
+            schedules: true,
             failpoint: None,
         }
     }
@@ -78,6 +81,7 @@ impl fmt::Debug for Options {
             .field("ageing", &self.ageing)
             .field("retention", &self.retention)
             .field("poll_ms", &self.poll_ms)
+            .field("schedules", &self.schedules)
             .field("local_queue_ms", &self.local_queue_ms)
             .field("local_queue_max", &self.local_queue_max)
             .field("lock_wait_ms", &self.lock_wait_ms)

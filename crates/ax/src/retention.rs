@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ax_model::store::StoreError;
+use ax_model::ticks::RECORDS_KEPT_MS;
 use ax_model::{JobId, State, Timestamp};
 
 use crate::journal::{Action, Step, Who};
@@ -79,8 +80,12 @@ pub(crate) async fn prune_all(node: Arc<Node>) {
 
 /// One walk over the store, as retention has it. Returns how many jobs it deleted.
 pub(crate) async fn prune(node: &Node) -> Result<usize, StoreError> {
-    let cutoffs = node.options.retention.cutoffs(node.store.now());
-    walk(node, cutoffs, &mut |_| ()).await
+    let now = node.store.now();
+    let old = Timestamp(now.0.saturating_sub_unsigned(RECORDS_KEPT_MS * 1000));
+    while node.store.prune_ticks(old, BATCH).await? == BATCH && node.stage() < Stage::Draining {
+        node.sleep_before(Stage::Draining, PAUSE).await;
+    }
+    walk(node, node.options.retention.cutoffs(now), &mut |_| ()).await
 }
 
 /// Walks over the whole store in small batches and deletes what ended before its state's cut-off. `deleted` is told of each

@@ -99,10 +99,11 @@ async fn shut_down(node: &Arc<Node>, tasks: Tasks, deadline: watch::Receiver<Dur
         let _ = node.timer.timeout(SETTLE_WITHIN, dispatcher).await;
     }
     let _ = node.timer.timeout(SETTLE_WITHIN, node.settler.idle()).await;
-    if let Some(runner) = node.runner.get()
-        && node.timer.timeout(CLOSE_WITHIN, runner.close()).await.is_none()
-    {
-        tracing::warn!("the runner did not close in time");
+    let runners = node.runner.get().into_iter().chain(node.aside.get().map(|aside| &aside.runner));
+    for runner in runners {
+        if node.timer.timeout(CLOSE_WITHIN, runner.close()).await.is_none() {
+            tracing::warn!("the runner did not close in time");
+        }
     }
     for servant in servants {
         servant.abort();

@@ -101,7 +101,10 @@ impl Client {
     #[must_use]
     pub fn offers(&self) -> Vec<String> {
         let offers = self.node.runner.get().map(|runner| runner.offers());
-        offers.map(|offers| offers.borrow().iter().map(|task| task.name.clone()).collect()).unwrap_or_default()
+        let mut names: Vec<String> =
+            offers.map(|offers| offers.borrow().iter().map(|task| task.name.clone()).collect()).unwrap_or_default();
+        names.extend(self.node.aside.get().into_iter().flat_map(|aside| aside.names.iter().cloned()));
+        names
     }
 
     /// What runs here now; from memory, the store is not asked.

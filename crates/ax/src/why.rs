@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use ax_model::JobId;
 use ax_model::catalogue::nearest;
 use ax_model::flow_request::MAP_TASK;
 use ax_model::gates::{Asker, JobWhy, QueueWhy};
-use ax_model::store::StoreError;
+use ax_model::store::{StoreError, ToldTick};
+use ax_model::{JobId, Schedule, Timestamp};
 
 use crate::client::Client;
 use crate::node::Stage;
@@ -55,7 +55,36 @@ pub struct WhyQueue {
     pub node: NodeWhy,
 }
 
+/// Why a schedule fires, or does not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WhySchedule {
+    /// The store's clock.
+    pub now: Timestamp,
+    /// The schedule.
+    pub schedule: Schedule,
+    /// What became of its last ticks, newest first.
+    pub ticks: Vec<ToldTick>,
+    /// Its task has been offered at some time: jobs can be made.
+    pub known: bool,
+    /// This engine.
+    pub node: NodeWhy,
+}
+
+/// How many of the last ticks are told.
+const TICKS_TOLD: usize = 10;
+
 impl Client {
+    /// What stands between a schedule and its next tick, and between that and a run.
+    ///
+    /// # Errors
+    /// The store's own trouble.
+    pub async fn why_schedule(&self, name: &str) -> Result<Option<WhySchedule>, StoreError> {
+        let Some(schedule) = self.schedule(name).await? else { return Ok(None) };
+        let ticks = self.ticks(name, None, TICKS_TOLD).await?;
+        let known = self.node.catalogue_read().await?.contains_key(&schedule.spec.template.task);
+        Ok(Some(WhySchedule { now: self.node.store.now(), schedule, ticks, known, node: self.node_why() }))
+    }
+
     /// What stands between a job and a worker.
     ///
     /// # Errors
@@ -64,6 +93,7 @@ impl Client {
         let node = self.node_why();
         let Some(store) = self.node.store.why(id, self.asker(&node)).await? else { return Ok(None) };
         let job = &store.job;
+        let node = if self.node.aside.runs(&job.spec.task) { self.aside_why(node) } else { node };
         let near = if store.offered { vec![] } else { nearest(&job.spec.task, node.offers.iter().map(String::as_str)) };
         let nearest = near.into_iter().map(str::to_owned).collect();
         let here = job.life.lease.is_some_and(|lease| lease.node == self.node.id);
@@ -98,5 +128,13 @@ impl Client {
             // With the engine's own task.
             offers: self.offers().into_iter().chain([MAP_TASK.to_owned()]).collect(),
         }
+    }
+
+    /// The same for what runs aside.
+    fn aside_why(&self, node: NodeWhy) -> NodeWhy {
+        let board = &self.node.board;
+        let live: Vec<JobId> = board.aside().map(|live| live.attempt.id).collect();
+        let running = node.running.into_iter().filter(|running| live.contains(&running.id)).collect();
+        NodeWhy { slots: board.slots_aside(), busy: live.len(), running, local_queue: 0, ..node }
     }
 }

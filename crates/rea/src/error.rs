@@ -4,10 +4,11 @@
 
 use std::borrow::Cow;
 
-use ax::EnqueueError;
 use ax::model::lifecycle::Refusal;
+use ax::model::schedule::{SCHEDULES_MAX, ScheduleRefusal};
 use ax::model::store::{StoreError, StoreErrorKind};
 use ax::model::{Invalid, State};
+use ax::{EnqueueError, ScheduleError};
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
@@ -61,6 +62,8 @@ codes! {
     JobFinal = "job_final" 409 "The job has ended",
     WrongState = "wrong_state" 409 "The job's state does not allow this",
     KeyHeld = "key_held" 409 "Another live job holds the same key",
+    ScheduleExists = "schedule_exists" 409 "There is a schedule of that name",
+    ScheduleChanged = "schedule_changed" 409 "The schedule was changed by another at the same time",
     Upstream = "upstream" 409 "A job that it depends on must be retried first",
     FlowRunning = "flow_running" 409 "The flow has not ended",
     FlowEnded = "flow_ended" 409 "The flow has ended",
@@ -72,8 +75,10 @@ codes! {
     Cycle = "cycle" 422 "Jobs wait for each other",
     UnknownField = "unknown_field" 422 "There is no such field",
     InvalidField = "invalid_field" 422 "A field has a value that is not allowed",
+    CallbacksOff = "callbacks_off" 422 "This server sends no callbacks",
     BadCursor = "bad_cursor" 422 "The cursor is not one that this server gave out",
     TooMany = "too_many" 422 "Too many jobs in one request",
+    TooManySchedules = "too_many_schedules" 422 "The store holds as many schedules as it may",
     NoFilter = "no_filter" 422 "The request names no jobs",
     ReloadFailed = "reload_failed" 422 "The code can't be loaded again; that of before runs on",
     WrongTokens = "wrong_tokens" 429 "Too many wrong tokens came from this address",
@@ -342,6 +347,44 @@ impl Problem {
             EnqueueError::Store(error) => return error.into(),
         };
         if batch { problem.at_index(index) } else { problem }
+    }
+
+    /// The refusal of a new schedule.
+    #[must_use]
+    pub fn of_schedule(error: ScheduleError) -> Problem {
+        match error {
+            ScheduleError::Invalid(invalid) => invalid.into(),
+            ScheduleError::UnknownTask { task, nearest } => unknown_task(&task, &nearest),
+            ScheduleError::Refused(ScheduleRefusal::NotFound) => {
+                Problem::new(Code::NotFound, "there is no such schedule")
+            }
+            ScheduleError::Refused(ScheduleRefusal::Exists) => {
+                Problem::new(Code::ScheduleExists, "there is a schedule of that name")
+                    .with("field", "name")
+                    .hint("change it with PATCH /schedules/{name}, or take another name")
+            }
+            ScheduleError::Refused(ScheduleRefusal::Stale) => {
+                Problem::new(Code::ScheduleChanged, "the schedule was changed by another at the same time")
+                    .hint("try again")
+            }
+            ScheduleError::Refused(ScheduleRefusal::TooMany) => {
+                Problem::new(Code::TooManySchedules, format!("there are {SCHEDULES_MAX} schedules, which is the limit"))
+                    .hint("remove some; a task can take many items as its arguments")
+            }
+            ScheduleError::Store(error) => error.into(),
+        }
+    }
+
+    /// The refusal of what was asked of the schedule `name`.
+    #[must_use]
+    pub fn of_schedule_named(error: ScheduleError, name: &str) -> Problem {
+        match error {
+            ScheduleError::Refused(ScheduleRefusal::NotFound) => {
+                Problem::new(Code::NotFound, format!("there is no schedule \"{}\"", clip(name)))
+                    .hint("`rea schedule list` lists them")
+            }
+            error => Problem::of_schedule(error),
+        }
     }
 
     /// More jobs in one request than are taken.

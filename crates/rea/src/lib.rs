@@ -4,6 +4,7 @@
 
 pub mod backup;
 pub mod bench;
+pub mod callback;
 pub mod cli;
 pub mod error;
 #[cfg(test)]

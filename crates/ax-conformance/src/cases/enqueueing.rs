@@ -1,7 +1,10 @@
 //! What is stored is what was asked, whole or not at all, and is there after a restart.
 
 use ax_model::store::{EnqueueRefusal, Enqueued};
-use ax_model::{Job, JobRequest, Life, OnCrash, TaskSpec, Timestamp};
+use ax_model::new_job::IfExists;
+use ax_model::{
+    Edge, EdgeKind, Event, Job, JobId, JobRequest, Life, NewJob, OnCrash, TaskSpec, Timestamp,
+};
 
 use crate::cases::of_task;
 use crate::harness::{Harness, done};
@@ -84,6 +87,65 @@ pub(super) fn clients_may_choose_ids(h: &mut Harness) {
     let twice = || JobRequest { id: Some(second), ..JobRequest::new("new:f", "[]") };
     let created: Vec<bool> = h.enqueue(vec![twice(), twice()]).expect("the same").iter().map(|a| a.created).collect();
     assert_eq!(created, [true, false]);
+}
+
+/// A job, and one that goes with it and waits for its end; with their ids.
+fn pair(h: &mut Harness, leader: JobRequest) -> (Vec<NewJob>, JobId, JobId) {
+    let leader = h.resolve(leader);
+    let edge = Edge { parent: leader.spec.id, kind: EdgeKind::Finished };
+    let follower = h.resolve(JobRequest { depends_on: vec![edge], ..JobRequest::new("new:g", "[]") });
+    let ids = (leader.spec.id, follower.spec.id);
+    (vec![leader, NewJob { with_previous: true, ..follower }], ids.0, ids.1)
+}
+
+pub(super) fn what_goes_with_a_job_is_stored_exactly_if_that_is_new(h: &mut Harness) {
+    let keyed = |args: &str, if_exists| JobRequest {
+        key: Some("k".to_owned()),
+        if_exists,
+        ..JobRequest::new("new:f", args)
+    };
+    let created = |h: &mut Harness, jobs: Vec<NewJob>| {
+        let answers = done(h.store().enqueue(jobs)).expect("should be accepted");
+        answers.into_iter().map(|answer| answer.created).collect::<Vec<_>>()
+    };
+    let (first, leader, follower) = pair(h, keyed("[1]", IfExists::Keep));
+    assert_eq!(created(h, first.clone()), [true, true]);
+    h.clock.advance(1_000);
+    // The repeat of a lost reply, by its ids and by its key; and a change of the job.
+    assert_eq!(created(h, first), [false, false]);
+    let (again, _, left_out) = pair(h, keyed("[1]", IfExists::Keep));
+    assert_eq!(created(h, again), [false, false]);
+    let (replaced, _, left_out_too) = pair(h, keyed("[2]", IfExists::Replace));
+    assert_eq!(created(h, replaced), [false, false]);
+    let (refused, _, never) = pair(h, keyed("[1]", IfExists::Keep));
+    let conflict = done(h.store().enqueue(refused));
+    assert_eq!(conflict, Err(EnqueueRefusal::KeyConflict { index: 0, existing: leader }));
+    // There is none before it.
+    let alone = NewJob { with_previous: true, ..h.resolve(JobRequest::new("new:g", "[]")) };
+    assert_eq!(created(h, vec![alone.clone()]), [false]);
+    for id in [left_out, left_out_too, never, alone.spec.id] {
+        assert_eq!(h.get(id), None);
+    }
+    // The one that is there waits for the end, whatever it is.
+    assert!(h.job(follower).life.blocked);
+    assert_eq!(h.claim_ids(&["new:g"], 10), []);
+    h.ask_of(leader, Event::CancelAsked).expect("it waits");
+    assert_eq!(h.claim_ids(&["new:g"], 10), [follower]);
+}
+
+pub(super) fn a_chain_that_goes_together_is_stored_whole_or_not(h: &mut Harness) {
+    let mut chain: Vec<NewJob> = ["new:f", "new:g", "new:h", "new:f"]
+        .into_iter()
+        .map(|task| h.resolve(JobRequest::new(task, "[3]")))
+        .collect();
+    (chain[1].with_previous, chain[2].with_previous) = (true, true);
+    let created = |h: &mut Harness, jobs: Vec<NewJob>| {
+        let answers = done(h.store().enqueue(jobs)).expect("should be accepted");
+        answers.into_iter().map(|answer| answer.created).collect::<Vec<_>>()
+    };
+    assert_eq!(created(h, chain.clone()), [true; 4]);
+    chain[3] = h.resolve(JobRequest::new("new:f", "[4]"));
+    assert_eq!(created(h, chain), [false, false, false, true]);
 }
 
 pub(super) fn ten_thousand_jobs_in_one_batch(h: &mut Harness) {

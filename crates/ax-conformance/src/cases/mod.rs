@@ -60,6 +60,8 @@ table! { $
         what_is_stored_is_what_was_asked
         a_batch_is_stored_whole_or_not_at_all
         clients_may_choose_ids
+        what_goes_with_a_job_is_stored_exactly_if_that_is_new
+        a_chain_that_goes_together_is_stored_whole_or_not
         ten_thousand_jobs_in_one_batch
         c115_every_text_comes_back_as_it_was
         the_catalogue_keeps_the_newest_word_of_each_task
@@ -103,6 +105,23 @@ table! { $
         c023_a_death_frees_the_slot
         a_lowered_limit_lets_running_jobs_be
         settings_are_told_and_kept
+    }
+    schedules {
+        a_schedule_is_kept_changed_listed_and_deleted
+        a_declaration_and_a_pause_outlive_a_restart
+        due_ones_are_told_the_longest_due_first
+        c049_a_tick_makes_one_job_that_is_found_by_its_record
+        a_tick_is_decided_once_whoever_fires
+        c055_a_clock_set_back_goes_on_firing_and_repeats_nothing
+        late_ticks_are_one_record
+        overlap_is_judged_by_the_jobs_that_have_not_ended
+        cancel_old_ends_what_waits_and_asks_what_runs
+        queue_waits_for_the_end_of_those_before
+        a_template_that_makes_no_job_is_told
+        a_changed_schedule_is_not_fired_by_its_old_content
+        by_hand_it_runs_whatever_the_schedule_says
+        records_go_with_their_job_or_after_their_time
+        c103_ticks_make_jobs_of_a_paused_queue_and_nothing_starts
     }
     why {
         each_gate_is_named_and_lifted

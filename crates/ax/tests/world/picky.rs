@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use ax::model::gates::{Asker, JobWhy, LimitUse, QueueWhy};
 use ax::model::new_job::NewJob;
+use ax::model::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
 use ax::model::store::{
-    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, EnqueueRefusal, LaneStats, Matching, NewFlow, Pruned,
-    Recovered, Reply, Upstream,
+    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, DueSchedules, EnqueueRefusal, Firing, LaneStats, Matching,
+    NewFlow, Pruned, Recovered, Reply, Ticked, ToldTick, Upstream,
 };
 use ax::model::{Event, Progress};
 use ax::{
@@ -61,6 +62,13 @@ impl Store for Picky {
         limits(after: Option<Subject>, limit: usize, node: NodeId) -> Vec<LimitUse>;
         limit_use(subject: Subject, node: NodeId) -> LimitUse;
         queues() -> Vec<Queue>;
+        change_schedules(changes: Vec<(String, ScheduleChange)>) -> Vec<Result<Changed, ScheduleRefusal>>;
+        schedule(name: String) -> Option<Schedule>;
+        schedules(after: Option<String>, limit: usize) -> Vec<Schedule>;
+        due_schedules(limit: usize) -> DueSchedules;
+        tick(firings: Vec<Firing>) -> Vec<Result<Ticked, ScheduleRefusal>>;
+        ticks(schedule: String, before: Option<Timestamp>, limit: usize) -> Vec<ToldTick>;
+        prune_ticks(before: Timestamp, limit: usize) -> usize;
         prune(cutoffs: Vec<(State, Timestamp)>, limit: usize) -> Pruned;
         prunable(cutoffs: Vec<(State, Timestamp)>, cap: usize) -> Matching;
         get(id: JobId) -> Option<Job>;

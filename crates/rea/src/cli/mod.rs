@@ -4,6 +4,7 @@ mod act;
 mod address;
 mod backup;
 mod bench;
+mod callback;
 mod config;
 mod db;
 mod ends;
@@ -12,6 +13,7 @@ mod exit;
 mod flags;
 mod init;
 mod job;
+mod job_args;
 mod jobs;
 mod limit;
 mod load_error;
@@ -29,6 +31,7 @@ mod road;
 mod rotate;
 mod run;
 mod schedule;
+mod secret_file;
 mod serve;
 mod show;
 mod status;
@@ -75,7 +78,7 @@ enum Verb {
     Jobs(jobs::Jobs),
     /// Show one job: what it is, what it waits for, what became of its attempts
     Job(job::Job),
-    /// Say what a job or a queue waits for, gate by gate, and what lifts it
+    /// Say what a job, a queue or a schedule waits for, gate by gate, and what lifts it
     Why(why::Why),
     /// Show what a job wrote, also while it runs
     #[command(visible_alias = "log")]
@@ -102,14 +105,16 @@ enum Verb {
     Restore(restore::Restore),
     /// Make tokens for clients
     Token(token::Tokens),
+    /// Make the secrets that sign callbacks
+    Callback(callback::Callback),
     /// Look after the store's file
     Db(db::Db),
     /// Measure what this machine and disk can do
     Bench(bench::Bench),
     /// Show the settings, and where each came from
     Config(config::Config),
-    /// Work out when cron rules fire
-    Schedule(schedule::Schedule),
+    /// Jobs that run by the clock: add, look ahead, pause, run by hand; work out when cron rules fire
+    Schedule(Box<schedule::Schedule>),
     /// Print what a shell needs to complete commands
     Completions(papers::Completions),
     /// Print the manual page, or write those of all commands
@@ -145,9 +150,10 @@ fn run(verb: Verb) -> Result<Exit, Failure> {
     match verb {
         Verb::Serve(verb) => verb.run(),
         Verb::Config(verb) => verb.run(),
-        Verb::Schedule(verb) => verb.run(),
+        Verb::Schedule(verb) => verb.run(asking),
         Verb::Bench(verb) => verb.run(),
         Verb::Token(verb) => verb.run(),
+        Verb::Callback(verb) => verb.run(),
         Verb::Init(verb) => verb.run(),
         Verb::Completions(verb) => verb.run(),
         Verb::Man(verb) => verb.run(),

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ax::Client;
+use ax::Engine;
 use tokio::runtime::Handle;
 use tokio::signal::unix::Signal;
 
-use super::serve::declare_limits;
+use super::serve::{declare, declare_limits};
 use super::{Failure, load_error};
 use crate::error::{Code, Problem};
 use crate::settings::{self, Given};
@@ -16,8 +16,8 @@ use crate::workers::{Pool, Reloaded, watch};
 /// What it takes to load the code again. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Reloader {
-    client: Client,
     pool: Arc<Pool>,
+    engine: Engine,
     /// The command line, which goes before the file that is read again.
     given: Arc<Given>,
     /// Where worker processes are spoken to.
@@ -26,8 +26,8 @@ pub(super) struct Reloader {
 
 impl Reloader {
     /// Call it in the runtime in which the pool was started.
-    pub(super) fn new(client: Client, pool: Arc<Pool>, given: Given) -> Reloader {
-        Reloader { client, pool, given: Arc::new(given), jobs: Handle::current() }
+    pub(super) fn new(pool: Arc<Pool>, engine: Engine, given: Given) -> Reloader {
+        Reloader { pool, engine, given: Arc::new(given), jobs: Handle::current() }
     }
 
     /// Loads the code again. In a task of its own: a client that goes away does not leave half of it.
@@ -42,8 +42,11 @@ impl Reloader {
             let given = Arc::clone(&self.given);
             let read = tokio::task::spawn_blocking(move || settings::serve(&given));
             let settings = read.await.map_err(|panic| panic.to_string())?.map_err(|bad| text(&bad.into()))?;
-            declare_limits(&self.client, settings.limits).await.map_err(|failure| text(&failure))?;
-            self.pool.reload(settings.commands).await.map_err(|error| text(&load_error::failure(&format!("{error:#}"))))
+            declare_limits(&self.engine.client(), settings.limits).await.map_err(|failure| text(&failure))?;
+            let reloaded = self.pool.reload(settings.commands).await;
+            let reloaded = reloaded.map_err(|error| text(&load_error::failure(&format!("{error:#}"))))?;
+            declare(&self.engine, settings.schedules).await.map_err(|failure| text(&failure))?;
+            Ok::<Reloaded, String>(reloaded)
         };
         match loaded.await {
             Ok(reloaded) => {

@@ -87,6 +87,9 @@ impl Road {
         let no_server = Some(crate::wire::why::NO_SERVER.to_owned());
         let shared = Shared::new(&engine, LogStore::of(&reach.db), no_server);
         shared.set_redact(reach.redact.clone());
+        if let Some(callbacks) = &reach.callbacks {
+            shared.set_callbacks(callbacks.clone());
+        }
         Road::Store { api: Api::new(shared, loopback_guard()), engine }
     }
 
@@ -123,6 +126,11 @@ impl Road {
     /// Reads what need not be JSON.
     pub(super) async fn get_raw(&mut self, path: &str, waits: Duration) -> Result<Answer, Failure> {
         self.ask(Method::GET, path, Vec::new(), waits).await
+    }
+
+    /// Changes or removes something.
+    pub(super) async fn send(&mut self, method: Method, path: &str, body: String) -> Result<Value, Failure> {
+        parse(&self.ask(method, path, body.into_bytes(), Duration::ZERO).await?)
     }
 
     /// Changes something.

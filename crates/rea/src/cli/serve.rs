@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::reloader::Reloader;
 use super::road::cannot_open;
 use super::{Exit, Failure, load_error, open_files, rotate};
+use crate::callback;
 use crate::http::feed::{Feed, Tee};
 use crate::http::guard::Guard;
 use crate::http::tokens::Keys;
@@ -94,7 +95,7 @@ async fn serve(settings: settings::Serve, given: Given, logs: Logs, http: &Handl
     let engine = open(&settings, Tee { log: logs.clone(), feed: Arc::clone(&feed) }).await?;
     let host = Host { db: settings.engine.path.clone(), logs, feed };
     let started = tokio::select! {
-        started = start(&settings, &engine, host, http) => started,
+        started = begin(&settings, &engine, host, http) => started,
         // Nothing runs yet: there is nothing to wait for.
         () = stop.next() => Err(Failure::new(Exit::Ok, "")),
     };
@@ -187,6 +188,9 @@ pub(super) async fn start(
     let not_ready = Some("the workers are loading their code".to_owned());
     let shared = Shared::new(engine, LogStore::of(&settings.engine.path), not_ready);
     shared.set_redact(settings.redact.clone());
+    if let Some(callbacks) = &settings.callbacks {
+        shared.set_callbacks(callbacks.clone());
+    }
     shared.set_host(host);
     let closed = CancellationToken::new();
     let keys = settings.tokens.clone().map(|known| Arc::new(Keys::new(known)));
@@ -202,8 +206,11 @@ pub(super) async fn start(
     let trouble = |e: ax::StoreError| Failure::new(Exit::Unreachable, e.to_string());
     engine.announce(&url).map_err(trouble)?;
     let pool = pool(settings, &url).await?;
-    declare_limits(&engine.client(), settings.limits.clone()).await?;
-    engine.start(Arc::clone(&pool) as _).await.map_err(trouble)?;
+    let client = engine.client();
+    declare_limits(&client, settings.limits.clone()).await?;
+    let callbacks =
+        settings.callbacks.as_ref().map(|callbacks| Arc::new(callback::runner(callbacks, &client, http)) as _);
+    engine.start_with(Arc::clone(&pool) as _, callbacks).await.map_err(trouble)?;
     shared.set_ready(None);
     overview(settings, engine, &url).await;
     Ok(Server { shared, listening, closed, pool })
@@ -217,7 +224,7 @@ impl Server {
 
     /// What loads the code again; from now on also when a client asks for it.
     fn reloader(&self, engine: &Engine, given: Given) -> Reloader {
-        let reloader = Reloader::new(engine.client(), Arc::clone(&self.pool), given);
+        let reloader = Reloader::new(Arc::clone(&self.pool), engine.clone(), given);
         let asked = reloader.clone();
         self.shared.set_reload(Box::new(move || Box::pin(asked.clone().reload("asked"))));
         reloader
@@ -292,6 +299,20 @@ fn url_of(address: SocketAddr) -> String {
     }
 }
 
+/// Takes in what the file says of schedules, then starts.
+async fn begin(settings: &settings::Serve, engine: &Engine, host: Host, http: &Handle) -> Result<Server, Failure> {
+    declare(engine, settings.schedules.clone()).await?;
+    start(settings, engine, host, http).await
+}
+
+/// Takes in the schedules of the file: those that it has no more are paused.
+pub(super) async fn declare(engine: &Engine, said: Vec<settings::Declared>) -> Result<(), Failure> {
+    engine.client().declare_schedules(said).await.map_err(|(name, error)| match error {
+        ax::ScheduleError::Store(error) => Failure::new(Exit::Unreachable, error.to_string()),
+        error => Failure::new(Exit::Usage, format!("schedules.{name}: {error}")).hint("see [schedules] in rea.toml"),
+    })
+}
+
 /// What runs jobs: worker processes for the code, and commands.
 async fn pool(settings: &settings::Serve, url: &str) -> Result<Arc<Pool>, Failure> {
     let load = settings.code.iter().map(|code| match settings::is_file(code) {
@@ -325,10 +346,11 @@ async fn overview(settings: &settings::Serve, engine: &Engine, url: &str) {
     let Ok(status) = engine.client().status().await else { return };
     let counts = State::ALL.iter().zip(status.counts.by_state).filter(|(_, n)| *n > 0);
     let counts: Vec<String> = counts.map(|(state, n)| format!("{state} {n}")).collect();
-    let tasks = match status.offers.is_empty() {
+    let offers: Vec<String> = status.offers.into_iter().filter(|name| name != callback::TASK).collect();
+    let tasks = match offers.is_empty() {
         true => "none here (no FILE and no command was named): jobs of known tasks are stored, none is run".to_owned(),
-        false if status.offers.len() <= NAMED_TASKS => status.offers.join(" "),
-        false => format!("{} (see `rea tasks`)", status.offers.len()),
+        false if offers.len() <= NAMED_TASKS => offers.join(" "),
+        false => format!("{} (see `rea tasks`)", offers.len()),
     };
     tracing::info!(
         action = "ready",

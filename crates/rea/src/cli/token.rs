@@ -1,15 +1,12 @@
 //! `rea token`: makes tokens, so that nobody has to think of one.
 
-use std::fs::{File, OpenOptions, Permissions};
-use std::io::Write as _;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use serde_json::json;
 
 use super::show::{self, line, note};
-use super::{Exit, Failure};
+use super::{Exit, Failure, secret_file};
 use crate::http::tokens::{Hash, Role};
 
 const EXAMPLES: &str = "Examples:
@@ -69,10 +66,7 @@ impl New {
         {
             return Err(Failure::new(Exit::Usage, "the name must be of 1 to 64 letters, digits and -_.@"));
         }
-        let mut chance = [0u8; 32];
-        getrandom::fill(&mut chance)
-            .map_err(|e| Failure::new(Exit::Unreachable, format!("the system gives no random bytes: {e}")))?;
-        let token: String = chance.iter().map(|byte| format!("{byte:02x}")).collect();
+        let token: String = secret_file::random_bytes()?.iter().map(|byte| format!("{byte:02x}")).collect();
         let hashed = format!("sha256:{}", Hash::of(token.as_bytes()).to_hex());
         let role = match self.role {
             May::Admin => Role::Admin,
@@ -111,34 +105,13 @@ impl New {
 }
 
 /// Appends a line. A file that others can read is refused, because the server would refuse it.
-fn add(file: &PathBuf, whole: &str) -> Result<(), Failure> {
-    let cannot = |e: std::io::Error| Failure::new(Exit::Usage, format!("can't write {}: {e}", file.display()));
-    let (text, before) = match std::fs::read_to_string(file) {
-        Ok(text) if text.is_empty() => (text, None),
-        Ok(text) => (text, crate::settings::read_tokens(Some(file), None)?),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => (String::new(), None),
-        Err(e) => return Err(cannot(e)),
-    };
+fn add(file: &Path, whole: &str) -> Result<(), Failure> {
+    let text = secret_file::text(file)?;
+    let before = if text.is_empty() { None } else { crate::settings::read_tokens(Some(file), None)? };
     let name = whole.split(' ').nth(1).unwrap_or_default();
     if before.iter().flatten().any(|known| known.name == name) {
         return Err(Failure::new(Exit::Usage, format!("{} has a token named {name} already", file.display()))
             .hint("give the new one another name: rea token new NAME --file …"));
     }
-    let mut options = OpenOptions::new();
-    options.append(true).mode(0o600);
-    let close = |opened: File| opened.set_permissions(Permissions::from_mode(0o600)).map(|()| opened);
-    let mut opened = match options.clone().create_new(true).open(file) {
-        // The umask takes nothing away from its owner.
-        Ok(made) => close(made),
-        // An empty one was read by nobody: it is made as a new one would be. Not a device, which is everyone's.
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => options.open(file).and_then(|opened| {
-            let is_file = opened.metadata()?.is_file();
-            if text.is_empty() && is_file { close(opened) } else { Ok(opened) }
-        }),
-        Err(e) => Err(e),
-    }
-    .map_err(cannot)?;
-    let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    // In one write, so that a server that looks meanwhile sees the whole line or nothing of it.
-    opened.write_all(format!("{end}{whole}\n").as_bytes()).map_err(cannot)
+    secret_file::append(file, &text, whole)
 }

@@ -1,9 +1,10 @@
-//! `rea why`: what a job, or a whole queue, waits for, gate by gate, and what lifts it.
+//! `rea why`: what a job, a whole queue, or a schedule waits for, gate by gate, and what lifts it.
 
 use clap::Args;
 use serde_json::Value;
 
 use super::road::Road;
+use super::schedule::ticks_table;
 use super::show::{self, Screen, line, word};
 use super::whole::whole;
 use super::{Exit, Failure, Reach};
@@ -12,6 +13,7 @@ use crate::http::query::encode;
 const EXAMPLES: &str = "Examples:
   rea why 01a22ca8        a job, by its id or the beginning of it
   rea why mail            a queue
+  rea why nightly         a schedule; with --schedule also where a queue has the same name
 
 The first line says what it waits for. Below stands every gate on its way to a worker, in order.";
 
@@ -19,9 +21,12 @@ The first line says what it waits for. Below stands every gate on its way to a w
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Why {
-    /// A job's id, or its beginning; or the name of a queue
-    #[arg(value_name = "TASK_ID|QUEUE")]
+    /// A job's id, or its beginning; or the name of a queue, or of a schedule
+    #[arg(value_name = "TASK_ID|QUEUE|SCHEDULE")]
     what: String,
+    /// It is the name of a schedule
+    #[arg(long)]
+    schedule: bool,
     #[command(flatten)]
     reach: Reach,
 }
@@ -29,7 +34,10 @@ pub(super) struct Why {
 impl Why {
     pub(super) async fn run(self) -> Result<Exit, Failure> {
         let mut road = Road::open(&self.reach).await?;
-        let asked = ask(&mut road, &self.what).await;
+        let asked = match self.schedule {
+            true => road.get(&of_schedule(&self.what)).await,
+            false => ask(&mut road, &self.what).await,
+        };
         road.close().await;
         let why = asked?;
         if self.reach.json {
@@ -41,24 +49,31 @@ impl Why {
     }
 }
 
-/// A job, if the text can be the beginning of an id and a job has it; else a queue.
+fn of_schedule(name: &str) -> String {
+    format!("/schedules/{}/why", encode(name))
+}
+
+/// A job, if the text can be the beginning of an id and a job has it; else a queue; else a schedule.
 async fn ask(road: &mut Road, what: &str) -> Result<Value, Failure> {
-    let of_queue = format!("/queues/{}/why", encode(what));
-    if ax::model::JobId::range_of_prefix(what).is_none() {
-        return road.get(&of_queue).await.map_err(|failure| match failure.exit {
-            Exit::NotFound => Failure::new(Exit::NotFound, format!("\"{what}\" is no job id and no queue"))
-                .hint("`rea jobs` and `rea queue list` list them"),
-            _ => failure,
-        });
+    let mut none = Failure::new(Exit::NotFound, format!("\"{what}\" is no job id, no queue and no schedule"))
+        .hint("`rea jobs`, `rea queue list` and `rea schedule list` list them");
+    if ax::model::JobId::range_of_prefix(what).is_some() {
+        let job = match whole(road, what).await {
+            Ok(id) => road.get(&format!("/jobs/{}/why", encode(&id))).await,
+            Err(failure) => Err(failure),
+        };
+        match job {
+            Err(failure) if failure.exit == Exit::NotFound => none = failure,
+            answer => return answer,
+        }
     }
-    match whole(road, what).await {
-        Ok(id) => match road.get(&format!("/jobs/{}/why", encode(&id))).await {
-            Err(failure) if failure.exit == Exit::NotFound => road.get(&of_queue).await.map_err(|_| failure),
-            answer => answer,
-        },
-        Err(failure) if failure.exit == Exit::NotFound => road.get(&of_queue).await.map_err(|_| failure),
-        Err(failure) => Err(failure),
+    for path in [format!("/queues/{}/why", encode(what)), of_schedule(what)] {
+        match road.get(&path).await {
+            Err(failure) if failure.exit == Exit::NotFound => {}
+            answer => return answer,
+        }
     }
+    Err(none)
 }
 
 fn print(why: &Value) -> Result<(), Failure> {
@@ -83,5 +98,11 @@ fn print(why: &Value) -> Result<(), Failure> {
             }
         }
     }
-    Ok(())
+    match why["ticks"].as_array().map(Vec::as_slice) {
+        None | Some([]) => Ok(()),
+        Some(ticks) => {
+            line("")?;
+            ticks_table(&screen, ticks)
+        }
+    }
 }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use ax::JobRequest;
 use ax::model::store::Enqueued;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -12,10 +11,10 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::guard::{BATCH_BODY_MAX, BODY_MAX};
-use super::{Answer, Shared, body, json, json_text};
+use super::{Answer, Shared, body, callbacks, json, json_text};
 use crate::error::{Code, Problem};
 use crate::logs::push_json;
-use crate::wire::request;
+use crate::wire::request::{self, Asked};
 
 /// Batches over so many bytes are read on another thread.
 const READ_ELSEWHERE: usize = 256 << 10;
@@ -23,8 +22,10 @@ const READ_ELSEWHERE: usize = 256 << 10;
 /// `POST /enqueue`: 201 for a new job, 200 for the one that the key already had.
 pub(super) async fn one(State(shared): State<Shared>, body: Body) -> Answer {
     let body = body::read(body, BODY_MAX).await?;
-    let job = request::parse(&body)?;
+    let asked = request::parse(&body)?;
     drop(body);
+    let jobs = callbacks::attach(&shared, vec![asked]).await.map_err(|(_, problem)| problem)?;
+    let job = jobs.into_iter().next().expect("one request is one job");
     let enqueued = shared.client().enqueue_one(job).await.map_err(|e| Problem::of_enqueue(e, false))?;
     let status = if enqueued.created { StatusCode::CREATED } else { StatusCode::OK };
     Ok(json_text(status, short(&enqueued)))
@@ -67,6 +68,7 @@ pub(super) async fn batch(State(shared): State<Shared>, headers: HeaderMap, body
         false => parse()?,
         true => tokio::task::spawn_blocking(parse).await.map_err(|e| Problem::new(Code::Internal, e.to_string()))??,
     };
+    let jobs = callbacks::attach(&shared, jobs).await.map_err(|(index, problem)| problem.at_index(index))?;
     let enqueued = shared.client().enqueue(jobs).await.map_err(|e| Problem::of_enqueue(e, true))?;
     let created = enqueued.iter().any(|e| e.created);
     let jobs =
@@ -74,7 +76,7 @@ pub(super) async fn batch(State(shared): State<Shared>, headers: HeaderMap, body
     Ok(json(if created { StatusCode::CREATED } else { StatusCode::OK }, &Batch { jobs: jobs.collect() }))
 }
 
-pub(super) fn parse_array(body: &Bytes, most: usize) -> Result<Vec<JobRequest>, Problem> {
+pub(super) fn parse_array(body: &Bytes, most: usize) -> Result<Vec<Asked>, Problem> {
     let mut parser = serde_json::Deserializer::from_slice(body);
     let items = Items { most }.deserialize(&mut parser).and_then(|items| parser.end().map(|()| items));
     let (items, count) = items.map_err(|error| {
@@ -120,7 +122,7 @@ impl<'de> Visitor<'de> for Items {
     }
 }
 
-pub(super) fn parse_lines(body: &Bytes, most: usize) -> Result<Vec<JobRequest>, Problem> {
+pub(super) fn parse_lines(body: &Bytes, most: usize) -> Result<Vec<Asked>, Problem> {
     let lines = || body.split(|&b| b == b'\n').filter(|l| !l.trim_ascii().is_empty());
     check_count(lines().count(), most)?;
     lines().enumerate().map(|(i, line)| request::parse(line).map_err(|p| p.at_index(i))).collect()

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ax::model::{JobId, Timestamp};
-use ax::{Journal, Step};
+use ax::{Journal, SkippedTicks, Step};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast};
 
 /// How many steps are kept for watchers that are behind or come back.
@@ -212,6 +212,10 @@ impl<J: Journal> Journal for Tee<J> {
             self.feed.add(step);
         }
     }
+
+    fn skipped(&self, ticks: &SkippedTicks<'_>) {
+        self.log.skipped(ticks);
+    }
 }
 
 #[cfg(test)]
@@ -234,6 +238,7 @@ mod tests {
                 attempt: 1,
                 cost_us: None,
                 error: None,
+                schedule: None,
             });
         }
     }

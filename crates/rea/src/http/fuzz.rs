@@ -1,7 +1,6 @@
 //! What the network can send, mutated: job requests, batches, filters, cursors, and the head of a token.
 
 use ax::BulkAct;
-use ax::JobRequest;
 use ax::model::limits::Limits;
 use ax::model::new_job::IfExists;
 use ax::model::store::Filter;
@@ -13,13 +12,13 @@ use super::{bulk, cursor, enqueue, jobs};
 use crate::error::Problem;
 use crate::fuzz::{self, Outcome, measured};
 use crate::wire::number::Seconds;
-use crate::wire::request::{FIELDS, parse};
+use crate::wire::request::{Asked, FIELDS, parse};
 use crate::wire::time;
 
 const FULL: &str = r#"{"task":"m:f","args":[1, 2.50],"kwargs":{"b":1,"a":12345678901234567890123},"priority":3,"queue":"q",
 "delay":1.5,"timeout":null,"max_attempts":4,"max_interruptions":2,"retry_base":1,"retry_cap":20,"on_crash":"hold","trace_id":"t",
 "root_id":"0193793e-7f00-7000-8000-000000000001","task_id":"0193793e7f0070008000000000000002","key":"k","unique_for":60,
-"if_exists":"reschedule","tags":["x"],"start_before":"2999-01-01T00:00:00Z"}"#;
+"if_exists":"reschedule","tags":["x"],"start_before":"2999-01-01T00:00:00Z","callback_url":"https://example.org:8443/hook?a=1"}"#;
 const SMALL: &str = r#"{"func_name":"m:f","args":["é😀\n\u0041"],"run_at":"2026-11-30T12:00:00+01:00","timeout":0.25}"#;
 
 fn no(problem: &Problem) -> Outcome {
@@ -27,7 +26,7 @@ fn no(problem: &Problem) -> Outcome {
 }
 
 /// The request as JSON again.
-fn json_of(job: &JobRequest) -> String {
+fn json_of(Asked { job, callback }: &Asked) -> String {
     let mut fields = Map::new();
     let mut put = |name: &str, value: Option<Value>| drop(value.map(|value| fields.insert(name.to_owned(), value)));
     let seconds = |ms: Option<u64>| ms.map(|ms| json!(Seconds(ms)));
@@ -52,6 +51,7 @@ fn json_of(job: &JobRequest) -> String {
         ["keep", "replace", "reschedule"].into_iter().find(|w| IfExists::from_word(w) == Some(job.if_exists));
     put("if_exists", if_exists.map(|word| json!(word)));
     put("tags", Some(json!(job.tags)));
+    put("callback_url", callback.as_ref().map(|url| json!(url.whole())));
     let mut text = Value::Object(fields).to_string();
     text.truncate(text.len() - 1);
     for (name, raw) in [("args", &job.args), ("kwargs", &job.kwargs)] {

@@ -9,7 +9,7 @@ use super::Api;
 pub(super) async fn show() -> Response<Body> {
     let mut text = format!("rea {}: a server for background jobs. It speaks JSON at\n\n", env!("CARGO_PKG_VERSION"));
     for (method, path) in Api::route_list() {
-        text.push_str(&format!("  {:<5}{path}\n", method.to_ascii_uppercase()));
+        text.push_str(&format!("  {:<7}{path}\n", method.to_ascii_uppercase()));
     }
     text.push_str("\nBy example: docs/http.md. In full: protocol/openapi.yaml. On the command line: rea --help\n");
     let mut response = Response::new(Body::from(text));

@@ -7,6 +7,7 @@ use ax::Scope;
 use ax::model::State as JobState;
 use ax::model::gates::LimitUse;
 use ax::model::store::LaneStats;
+use ax::model::ticks::TickOutcome;
 use ax::{Action, BOUNDS_US, EngineMetrics, Queue, Times};
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
@@ -180,6 +181,11 @@ fn of_engine(page: &mut Page, engine: &EngineMetrics) {
     for (action, n) in Action::ALL.iter().zip(engine.steps) {
         page.sample(&[("action", action.as_str())], n);
     }
+    page.family("rea_ticks_total", Kind::Counter, "Ticks of schedules that were decided here, by how they ended");
+    for (outcome, n) in TickOutcome::ALL.iter().zip(engine.ticks) {
+        page.sample(&[("outcome", outcome.as_str())], n);
+    }
+    times(page, "rea_tick_lag_seconds", "From a tick to the moment its job was stored", &engine.tick_lag);
     times(page, "rea_job_wait_seconds", "From when a job was due to the start of an attempt", &engine.wait);
     times(page, "rea_attempt_run_seconds", "Run time of attempts", &engine.run);
     times(

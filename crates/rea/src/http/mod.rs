@@ -3,6 +3,7 @@
 pub mod backup;
 pub mod body;
 pub mod bulk;
+mod callbacks;
 pub mod cursor;
 pub mod enqueue;
 pub mod events;
@@ -25,6 +26,7 @@ pub mod prune;
 pub mod query;
 pub mod queues;
 pub mod reload;
+pub mod schedules;
 pub mod status;
 mod stream;
 pub mod throttle;
@@ -41,12 +43,13 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, Response, StatusCode, header};
 use axum::response::IntoResponse;
-use axum::routing::{MethodRouter, delete, get, post, put};
+use axum::routing::{MethodRouter, delete, get, patch, post, put};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
+use crate::callback::Callbacks;
 use crate::error::{Code, Problem};
 use crate::logs::Logs;
 use crate::wire::redact::Redact;
@@ -75,6 +78,7 @@ struct Inner {
     reload: OnceLock<reload::Reload>,
     held: OnceLock<Arc<Semaphore>>,
     redact: OnceLock<Redact>,
+    callbacks: OnceLock<Callbacks>,
 }
 
 /// What only a server has.
@@ -103,6 +107,7 @@ impl Shared {
             reload: OnceLock::new(),
             held: OnceLock::new(),
             redact: OnceLock::new(),
+            callbacks: OnceLock::new(),
         }))
     }
 
@@ -160,6 +165,15 @@ impl Shared {
         self.0.redact.get_or_init(crate::settings::redact_by_default)
     }
 
+    /// Says how callbacks are sent; once, before the first request. They are off if nothing is said.
+    pub fn set_callbacks(&self, callbacks: Callbacks) {
+        let _ = self.0.callbacks.set(callbacks);
+    }
+
+    fn callbacks(&self) -> Option<&Callbacks> {
+        self.0.callbacks.get()
+    }
+
     fn host(&self) -> Option<&Host> {
         self.0.host.get()
     }
@@ -212,6 +226,17 @@ fn routes() -> Vec<(&'static str, &'static str, MethodRouter<Shared>)> {
         ("get", "/limits/{scope}/{name}", get(limits::show)),
         ("put", "/limits/{scope}/{name}", put(limits::set)),
         ("delete", "/limits/{scope}/{name}", delete(limits::clear)),
+        ("get", "/schedules", get(schedules::list)),
+        ("post", "/schedules", post(schedules::create)),
+        ("get", "/schedules/{name}", get(schedules::show)),
+        ("patch", "/schedules/{name}", patch(schedules::edit)),
+        ("delete", "/schedules/{name}", delete(schedules::remove)),
+        ("get", "/schedules/{name}/ticks", get(schedules::ticks)),
+        ("get", "/schedules/{name}/plan", get(schedules::plan)),
+        ("get", "/schedules/{name}/why", get(why::of_schedule)),
+        ("post", "/schedules/{name}/pause", post(schedules::pause)),
+        ("post", "/schedules/{name}/resume", post(schedules::resume)),
+        ("post", "/schedules/{name}/run", post(schedules::run)),
         ("post", "/reload", post(reload::reload)),
         ("get", "/tasks", get(status::tasks)),
         ("get", "/tasks/{name}", get(status::task)),

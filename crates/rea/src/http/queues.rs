@@ -108,7 +108,7 @@ pub(super) async fn change(State(shared): State<Shared>, Path(name): Path<String
 }
 
 /// One line for people.
-fn reason(value: &serde_json::Value) -> Result<String, Problem> {
+pub(super) fn reason(value: &serde_json::Value) -> Result<String, Problem> {
     let fits = |text: &&str| text.chars().count() <= REASON_CHARS && !text.chars().any(char::is_control);
     let wrong = || Problem::field("reason", format!("must be one line of at most {REASON_CHARS} characters"));
     value.as_str().filter(fits).map(str::to_owned).ok_or_else(wrong)

@@ -1,10 +1,10 @@
-//! Why a job or a queue stands still.
+//! Why a job, a queue or a schedule stands still.
 
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 
 use super::query::Query;
-use super::{Answer, Shared, job, json};
+use super::{Answer, Shared, job, json, schedules};
 use crate::error::{Code, Problem, clip};
 use crate::wire::why::WhyView;
 
@@ -29,4 +29,15 @@ pub(super) async fn of_queue(
     let no_queue = || Problem::new(Code::NotFound, format!("no job has ever used the queue \"{}\"", clip(&name)));
     let why = shared.client().why_queue(&name).await?.ok_or_else(|| no_queue().hint("`rea queue list` lists them"))?;
     Ok(json(StatusCode::OK, &WhyView::of_queue(&why, shared.not_ready().as_deref())))
+}
+
+/// `GET /schedules/{name}/why`.
+pub(super) async fn of_schedule(
+    State(shared): State<Shared>,
+    Path(name): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Answer {
+    Query::parse(query.as_deref(), &[])?;
+    let why = shared.client().why_schedule(&name).await?.ok_or_else(|| schedules::no_schedule(&name))?;
+    Ok(json(StatusCode::OK, &WhyView::of_schedule(&why, shared.not_ready().as_deref())))
 }

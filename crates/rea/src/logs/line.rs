@@ -2,11 +2,13 @@
 
 use std::cell::Cell;
 
+use ax::model::ticks::Reason;
 use ax::model::{JobId, State, Timestamp};
-use ax::{Action, Step};
+use ax::{Action, SkippedTicks, Step};
 
 use super::Format;
 use super::escape::{push_json, push_plain};
+use crate::wire::time;
 
 /// Appends the line of `step`, without the newline.
 pub(super) fn step(out: &mut Vec<u8>, format: Format, step: &Step<'_>) {
@@ -37,6 +39,10 @@ fn json(out: &mut Vec<u8>, step: &Step<'_>) {
     out.extend_from_slice(step.status.as_str().as_bytes());
     out.extend_from_slice(b"\",\"attempt\":");
     push_number(out, u64::from(step.attempt));
+    if let Some(schedule) = step.schedule {
+        out.extend_from_slice(b",\"schedule\":");
+        push_json(out, schedule);
+    }
     if let Some(us) = step.cost_us {
         out.extend_from_slice(b",\"cost_ms\":");
         push_ms(out, us);
@@ -81,6 +87,56 @@ fn text(out: &mut Vec<u8>, colour: bool, step: &Step<'_>) {
         out.extend_from_slice(b": ");
         push_plain(out, error);
     }
+}
+
+/// Appends the line of ticks that made no job, without the newline.
+pub(super) fn skipped(out: &mut Vec<u8>, format: Format, ticks: &SkippedTicks<'_>) {
+    const ACTION: &str = "skip_tick";
+    let record = ticks.record;
+    let outcome = record.outcome.as_str();
+    let reason = record.reason.map_or("", Reason::as_str);
+    if let Format::Text { .. } = format {
+        push_clock(out);
+        out.push(b' ');
+        push_padded(out, ACTION, 12);
+        push_padded(out, outcome, 10);
+        push_plain(out, ticks.schedule);
+        out.extend_from_slice(b" count=");
+        push_number(out, record.count.n);
+        out.extend_from_slice(b" first=");
+        out.extend_from_slice(time::text(record.first).as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(reason.as_bytes());
+        if let Some(detail) = &record.detail {
+            out.extend_from_slice(b": ");
+            push_plain(out, detail);
+        }
+        return;
+    }
+    let level = match record.reason {
+        Some(Reason::Late | Reason::CatchUpCap | Reason::Unresolved) => "warn",
+        _ => "info",
+    };
+    out.extend_from_slice(b"{\"ts\":\"");
+    push_now(out);
+    for (name, word) in [("level", level), ("action", ACTION), ("status", outcome), ("reason", reason)] {
+        out.extend_from_slice(b"\",\"");
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b"\":\"");
+        out.extend_from_slice(word.as_bytes());
+    }
+    out.extend_from_slice(b"\",\"schedule\":");
+    push_json(out, ticks.schedule);
+    for (name, at) in [("tick", record.first), ("last", record.last)] {
+        out.extend_from_slice(format!(",\"{name}\":\"{}\"", time::text(at)).as_bytes());
+    }
+    out.extend_from_slice(b",\"count\":");
+    push_number(out, record.count.n);
+    if let Some(detail) = &record.detail {
+        out.extend_from_slice(b",\"error\":");
+        push_json(out, detail);
+    }
+    out.push(b'}');
 }
 
 /// What a person should look at is a warning; what ends a job without its result is an error.

@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::io::IsTerminal;
 use std::sync::Arc;
 
-use ax::{Journal, Step};
+use ax::{Journal, SkippedTicks, Step};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -113,6 +113,10 @@ impl Logs {
 impl Journal for Logs {
     fn step(&self, step: &Step<'_>) {
         self.put(|line, format| line::step(line, format, step));
+    }
+
+    fn skipped(&self, ticks: &SkippedTicks<'_>) {
+        self.put(|line, format| line::skipped(line, format, ticks));
     }
 }
 

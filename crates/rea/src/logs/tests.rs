@@ -42,6 +42,7 @@ fn step<'a>(trace_id: &'a str, error: Option<&'a str>) -> Step<'a> {
         attempt: 3,
         cost_us: Some(12_345),
         error,
+        schedule: None,
     }
 }
 
@@ -135,4 +136,43 @@ fn a_line_is_cheap() {
     let each = begun.elapsed() / 100_000;
     eprintln!("{each:?} a line");
     assert!(each < Duration::from_micros(20), "{each:?}");
+}
+
+#[test]
+fn ticks_that_made_no_job_are_told() {
+    use ax::SkippedTicks;
+    use ax::model::grid::Count;
+    use ax::model::ticks::{Reason, TickOutcome, TickRecord};
+    let page = Page::default();
+    let record = TickRecord {
+        first: Timestamp(1_000_000),
+        last: Timestamp(3_000_000),
+        count: Count { n: 3, at_least: false },
+        outcome: TickOutcome::Skipped,
+        reason: Some(Reason::Unresolved),
+        detail: Some("no \"task\"".to_owned()),
+        job: None,
+        at: Timestamp(4_000_000),
+    };
+    for format in [Format::Json, Format::Text { colour: false }] {
+        let logs = Logs::new(Sink::to(Box::new(page.clone()), 1 << 20), format);
+        logs.skipped(&SkippedTicks { schedule: "night\nly", record: &record });
+        logs.flush();
+    }
+    let text = page.text();
+    let (json, plain) = text.trim_end().split_once('\n').unwrap();
+    let line: serde_json::Value = serde_json::from_str(json).unwrap();
+    for (name, value) in [
+        ("level", "warn"),
+        ("action", "skip_tick"),
+        ("status", "skipped"),
+        ("reason", "unresolved"),
+        ("schedule", "night\nly"),
+        ("tick", "1970-01-01T00:00:01.000000Z"),
+        ("error", "no \"task\""),
+    ] {
+        assert_eq!(line[name], value, "{name}");
+    }
+    assert_eq!(line["count"], 3);
+    assert!(plain.contains("skip_tick") && plain.contains("count=3") && !plain.contains('\n'), "{plain}");
 }

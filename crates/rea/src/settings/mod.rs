@@ -3,21 +3,26 @@
 //! `table.rs` lists every setting: flags, help, the file, `rea config show` and `docs/settings.md` are made of it or
 //! compared with it.
 
+mod callback;
 mod file;
 mod flags;
 mod limits;
 mod place;
 mod plain;
 mod resolve;
+mod schedules;
+mod secret_file;
 mod table;
 mod tasks;
 mod token;
 mod value;
 
+pub use callback::{CALLBACK_RECIPE, callback_secrets};
 pub use file::FILE_NAME;
 pub use flags::{All, Asking, Batch, Doors, Flags, Given, Server, StoreOnly};
 pub use plain::{Reach, Serve, redact_by_default, serve};
 pub use resolve::{Origin, Resolved};
+pub use schedules::Declared;
 pub use table::{Key, Setting, is_file};
 pub use token::{TOKEN_RECIPE, client_token, read_tokens};
 pub use value::{Kind, Value, seconds};

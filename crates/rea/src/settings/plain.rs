@@ -8,10 +8,12 @@ use ax::model::{Defaults, OnCrash, Policy, priority::Ageing};
 use ax::{LimitWrite, Limits, Options, Retention};
 
 use super::resolve::{Origin, Resolved};
+use super::schedules::Declared;
 use super::table::is_file;
 use super::token::{TOKEN_RECIPE, read_tokens};
 use super::value::address;
-use super::{BadSetting, Given, Key, bad};
+use super::{BadSetting, Given, Key, bad, callback};
+use crate::callback::Callbacks;
 use crate::http::tokens::Known;
 use crate::logs::Choice;
 use crate::wire::redact::Redact;
@@ -32,6 +34,8 @@ pub struct Reach {
     pub engine: Options,
     /// Which arguments are not shown.
     pub redact: Redact,
+    /// How callbacks are sent; `None` = they are off.
+    pub callbacks: Option<Callbacks>,
 }
 
 /// Which arguments are not shown where nobody has said it.
@@ -53,7 +57,8 @@ impl Reach {
         let (token_file, token) = token_source(&all);
         let engine = engine(&all);
         let redact = Redact::new(&all.list(Key::Redact));
-        Ok(Reach { db: engine.path.clone(), url, token_file, token, engine, redact })
+        let callbacks = callback::of(&all)?;
+        Ok(Reach { db: engine.path.clone(), url, token_file, token, engine, redact, callbacks })
     }
 }
 
@@ -125,6 +130,10 @@ pub struct Serve {
     pub commands: Vec<Command>,
     /// Limits of queues and keys that the file declares.
     pub limits: Vec<LimitWrite>,
+    /// How callbacks are sent; `None` = they are off.
+    pub callbacks: Option<Callbacks>,
+    /// Schedules of the file, with the words that declare them.
+    pub schedules: Vec<Declared>,
 }
 
 /// Checks everything that can be checked without opening the store.
@@ -154,6 +163,10 @@ pub(super) fn of(all: &Resolved) -> Result<Serve, BadSetting> {
     if tokens.is_none() && !host.is_loopback() {
         let problem = format!("listening on {host} needs a token: whoever reaches it can run your tasks");
         return all.refuse(Key::Host, &problem, TOKEN_RECIPE);
+    }
+    let callbacks = callback::of(all)?;
+    if let Some(callbacks) = &callbacks {
+        callback::callback_secrets(&callbacks.secret_file)?;
     }
     let time = |key| Duration::from_millis(all.span_ms(key).unwrap_or(u64::MAX));
     Ok(Serve {
@@ -185,6 +198,8 @@ pub(super) fn of(all: &Resolved) -> Result<Serve, BadSetting> {
         redact: Redact::new(&all.list(Key::Redact)),
         commands: all.commands.clone(),
         limits: all.limits.clone(),
+        callbacks,
+        schedules: all.schedules.clone(),
     })
 }
 

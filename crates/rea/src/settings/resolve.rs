@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use ax::LimitWrite;
 
 use super::file::{self, File};
+use super::schedules::Declared;
 use super::table::WORDS;
 use super::value::{Kind, Value};
 use super::{BadSetting, Given, Key, bad};
@@ -51,6 +52,8 @@ pub struct Resolved {
     pub(super) commands: Vec<Command>,
     /// The limits that it declares.
     pub(super) limits: Vec<LimitWrite>,
+    /// The schedules that it declares.
+    pub(super) schedules: Vec<Declared>,
 }
 
 impl Resolved {
@@ -84,8 +87,8 @@ impl Resolved {
             values.push((default, Origin::Default));
         }
         let path = file.as_ref().map(|file| file.path.clone());
-        let (set, commands, limits) =
-            file.map_or_else(Default::default, |file| (file.values, file.commands, file.limits));
+        let (set, commands, limits, schedules) =
+            file.map_or_else(Default::default, |file| (file.values, file.commands, file.limits, file.schedules));
         for (key, value, line) in set {
             values[key as usize] = (value, Origin::File { path: path.clone().unwrap_or_default(), line });
         }
@@ -106,7 +109,7 @@ impl Resolved {
             };
             values[*key as usize] = (value.clone(), Origin::Flag(flag));
         }
-        Ok(Resolved { values, file: path, commands, limits })
+        Ok(Resolved { values, file: path, commands, limits, schedules })
     }
 
     /// Its value and where that came from.

@@ -79,6 +79,8 @@ settings! {
     Child "serve.child" "REA_CHILD" "child" Program, "", "A worker in another language: a program that runs the code instead of Python (protocol/child-protocol.md)";
     Reload "serve.reload" "REA_RELOAD" "reload" Switch, "false", "Load the code again whenever one of its files changes";
     AllowHosts "serve.allow_hosts" "REA_ALLOW_HOST" "allow-host" List, "", "Further host names that the server is reached by";
+    CallbackSecretFile "serve.callback_secret_file" "REA_CALLBACK_SECRET_FILE" "" Path, "", "File of the secrets that sign callbacks; without one callbacks are off";
+    CallbackAllow "serve.callback_allow" "REA_CALLBACK_ALLOW" "" List, "", "Networks that callbacks may go to although they are not public, such as 10.0.0.0/8 or 127.0.0.1";
     MaxConnections "serve.max_connections" "REA_MAX_CONNECTIONS" "max-connections" Whole { min: 1, max: 65_536 }, "1024", "Most connections at a time";
     Grace "serve.grace" "REA_GRACE" "grace" Span { min_ms: 0, max_ms: YEAR_MS, none: "" }, "30s", "How long running jobs may finish when the server is stopped";
     KillGrace "serve.kill_grace" "REA_KILL_GRACE" "" Span { min_ms: 0, max_ms: 3_600_000, none: "" }, "5s", "From the request to end (SIGTERM) to the kill, for a job that is cancelled or over its time";

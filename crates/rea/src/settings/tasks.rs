@@ -12,6 +12,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::place::{Place, Table};
 use super::value::{Kind, Value};
 use super::{BadSetting, bad};
+use crate::callback;
 use crate::workers::{Command, RETRY_EXIT_CODE};
 
 /// The table that holds them.
@@ -56,6 +57,9 @@ fn one(all: &Table<'_>, name: &Spanned<DeString<'_>>, value: &Spanned<DeValue<'_
     let name = name.get_ref();
     if let Err(invalid) = new_job::name("name", name, &Limits::default()) {
         return bad(format!("{at}: the name of a task {}", invalid.problem), "such as [tasks.thumbnail]");
+    }
+    if name == callback::TASK {
+        return bad(format!("{at}: the task {name} is rea's own"), "use another name, such as [tasks.notify]");
     }
     if name.contains(':') {
         return bad(

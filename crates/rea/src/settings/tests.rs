@@ -277,3 +277,24 @@ fn every_setting_is_documented() {
         .collect();
     assert!(rows == wanted, "the rows must be:\n{}", wanted.join("\n"));
 }
+
+#[test]
+fn callbacks_are_off_without_a_secret_and_a_wrong_secret_or_network_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("rea.callback");
+    let env = |allow| [("REA_CALLBACK_SECRET_FILE", file.to_str().unwrap()), ("REA_CALLBACK_ALLOW", allow)];
+    let serve = |allow| plain::of(&layers(&[], None, &env(allow)).unwrap());
+    assert_eq!(started(&[]).unwrap().callbacks, None);
+    assert!(serve("").unwrap_err().problem.contains("can't read the file of callback secrets"));
+    std::fs::write(&file, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+    assert!(serve("").unwrap_err().hint.starts_with("chmod 600 "));
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let callbacks = serve("10.0.0.0/8, 127.0.0.1").unwrap().callbacks.unwrap();
+    assert!(callbacks.secret_file == file && callbacks.allowed.refuses([127, 0, 0, 1].into()).is_none());
+    let wrong = serve("10.0.0.0/33").unwrap_err();
+    assert!(wrong.problem.starts_with("REA_CALLBACK_ALLOW: ") && wrong.problem.contains("10.0.0.0/33"), "{wrong:?}");
+    std::fs::write(&file, "hunter2-hunter2\n").unwrap();
+    let wrong = serve("").unwrap_err();
+    assert!(wrong.problem.contains("line 1 is no secret") && !wrong.problem.contains("hunter2"), "{wrong:?}");
+}

@@ -4,9 +4,9 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use super::secret_file::{self, FILE_MAX};
 use super::{BadSetting, bad};
 use crate::http::tokens::{Hash, Known, Role, Token};
 
@@ -14,8 +14,6 @@ use crate::http::tokens::{Hash, Known, Role, Token};
 const TOKEN_MIN_CHARS: usize = 32;
 /// Most tokens at a time.
 const TOKENS_MAX: usize = 100;
-/// Largest file of tokens.
-const FILE_MAX: u64 = 64 << 10;
 /// Longest name of a token.
 const NAME_MAX: usize = 64;
 /// What stands before a token that is given by its hash.
@@ -29,7 +27,9 @@ pub const TOKEN_RECIPE: &str = "make one: rea token new --file rea.token; then: 
 /// It can't be read, others can read its file, or one can be guessed.
 pub fn read_tokens(file: Option<&Path>, environment: Option<String>) -> Result<Option<Vec<Known>>, BadSetting> {
     match (file, environment) {
-        (Some(file), _) => parse(&read_secret_file(file)?, &file.display().to_string()).map(Some),
+        (Some(file), _) => {
+            parse(&secret_file::read(file, "the token file", TOKEN_RECIPE)?, &file.display().to_string()).map(Some)
+        }
         (None, Some(text)) => {
             let token = text.trim();
             check(token, "the token in REA_TOKEN")?;
@@ -144,25 +144,4 @@ fn is_guessable(token: &str) -> bool {
     let rest = KNOWN.iter().fold(lower.clone(), |text, word| text.replace(word, ""));
     let distinct = bytes.iter().collect::<std::collections::HashSet<_>>().len();
     repeats || distinct < 8 || rest.len() < TOKEN_MIN_CHARS / 2
-}
-
-/// The text of a file that nobody else may read. What is checked is what is read: the file is opened once.
-fn read_secret_file(file: &Path) -> Result<String, BadSetting> {
-    let cannot = |e: std::io::Error| BadSetting {
-        problem: format!("can't read the token file {}: {e}", file.display()),
-        hint: TOKEN_RECIPE.to_owned(),
-    };
-    let opened = File::open(file).map_err(cannot)?;
-    let meta = opened.metadata().map_err(cannot)?;
-    if meta.mode() & 0o077 != 0 {
-        let mode = meta.mode() & 0o777;
-        let problem = format!("others may read or write the token file {} (mode {mode:03o})", file.display());
-        return bad(problem, format!("chmod 600 {}", file.display()));
-    }
-    if meta.len() > FILE_MAX {
-        return bad(format!("the token file {} is larger than {FILE_MAX} bytes", file.display()), TOKEN_RECIPE);
-    }
-    let mut text = String::new();
-    opened.take(FILE_MAX).read_to_string(&mut text).map_err(cannot)?;
-    Ok(text)
 }

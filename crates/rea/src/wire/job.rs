@@ -43,6 +43,9 @@ pub struct JobView<'a> {
     unique_for: Seconds,
     concurrency_key: Option<&'a str>,
     tags: &'a [String],
+    /// The tick that made it.
+    schedule: Option<&'a str>,
+    tick: Option<String>,
     cancel_requested: bool,
     created_at: String,
     claimed_at: Option<String>,
@@ -89,6 +92,8 @@ impl<'a> JobView<'a> {
             unique_for: Seconds(spec.unique_for_ms),
             concurrency_key: spec.concurrency_key.as_deref(),
             tags: &spec.tags,
+            schedule: spec.tick.as_ref().map(|tick| tick.schedule.as_str()),
+            tick: spec.tick.as_ref().map(|tick| time::text(tick.at)),
             cancel_requested: life.cancel_requested,
             created_at: time::text(spec.created_at),
             claimed_at: life.claimed_at.map(time::text),

@@ -5,5 +5,8 @@ pub mod limit;
 pub mod number;
 pub mod redact;
 pub mod request;
+pub mod schedule;
+pub mod schedule_request;
 pub mod time;
 pub mod why;
+pub mod why_schedule;

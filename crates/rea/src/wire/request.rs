@@ -9,6 +9,8 @@ use ax::model::{JobId, OnCrash, Timestamp};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::callback;
+use crate::callback::url::CallbackUrl;
 use crate::error::{Code, Problem};
 use crate::wire::{number, time};
 
@@ -37,22 +39,39 @@ pub const FIELDS: &[&str] = &[
     "if_exists",
     "concurrency_key",
     "tags",
+    "callback_url",
 ];
+
+/// A request as it came.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Asked {
+    /// The job.
+    pub job: JobRequest,
+    /// Where its end is to be told.
+    pub callback: Option<CallbackUrl>,
+}
 
 /// Reads one request: a JSON object.
 ///
 /// # Errors
 /// `bad_json`, `unknown_field` or `invalid_field`.
-pub fn parse(body: &[u8]) -> Result<JobRequest, Problem> {
-    let fields = split(body)?;
+pub fn parse(body: &[u8]) -> Result<Asked, Problem> {
     let mut job = Draft::default();
-    for (i, (name, raw)) in fields.iter().enumerate() {
+    for (name, raw) in fields_once(body)? {
+        job.set(&name, raw.get())?;
+    }
+    job.finish()
+}
+
+/// The object's fields in order, each once, their values still text.
+pub(crate) fn fields_once(body: &[u8]) -> Result<Vec<(Cow<'_, str>, &RawValue)>, Problem> {
+    let fields = split(body)?;
+    for (i, (name, _)) in fields.iter().enumerate() {
         if fields[..i].iter().any(|(earlier, _)| earlier == name) {
             return Err(Problem::field(name, "is given twice"));
         }
-        job.set(name, raw.get())?;
     }
-    job.finish()
+    Ok(fields)
 }
 
 /// The object's fields in order, their values still text.
@@ -125,6 +144,7 @@ struct Draft {
     job: JobRequest,
     task: Option<String>,
     func_name: Option<String>,
+    callback: Option<CallbackUrl>,
 }
 
 impl Draft {
@@ -163,13 +183,17 @@ impl Draft {
             "tags" => {
                 job.tags = serde_json::from_str(json).map_err(|_| Problem::field(name, "must be a list of texts"))?;
             }
+            "callback_url" => {
+                let url = CallbackUrl::parse(&text(name, json)?);
+                self.callback = Some(url.map_err(|wrong| Problem::field(name, wrong))?);
+            }
             _ => return Err(Problem::unknown_field(name, FIELDS)),
         }
         Ok(())
     }
 
     /// `task` and `func_name` are two names of one field.
-    fn finish(self) -> Result<JobRequest, Problem> {
+    fn finish(self) -> Result<Asked, Problem> {
         let task = match (self.task, self.func_name) {
             (Some(task), Some(other)) if task != other => {
                 return Err(Problem::field("func_name", "is not the same as task; give one of them"));
@@ -177,11 +201,15 @@ impl Draft {
             (Some(task), _) | (None, Some(task)) => task,
             (None, None) => return Err(Problem::field("task", "is missing")),
         };
-        Ok(JobRequest { task, ..self.job })
+        if task == callback::TASK {
+            let hint = "give the job whose end is to be told a callback_url";
+            return Err(Problem::field("task", format!("{task} is made by rea itself")).hint(hint));
+        }
+        Ok(Asked { job: JobRequest { task, ..self.job }, callback: self.callback })
     }
 }
 
-fn text(field: &str, json: &str) -> Result<String, Problem> {
+pub(super) fn text(field: &str, json: &str) -> Result<String, Problem> {
     serde_json::from_str(json).map_err(|_| Problem::field(field, "must be a text of whole Unicode characters"))
 }
 
@@ -193,7 +221,7 @@ fn whole(field: &str, json: &str) -> Result<i64, Problem> {
     serde_json::from_str(json).map_err(|_| Problem::field(field, "must be a whole number"))
 }
 
-fn seconds(field: &str, json: &str) -> Result<u64, Problem> {
+pub(super) fn seconds(field: &str, json: &str) -> Result<u64, Problem> {
     number::parse_seconds(json).map_err(|e| Problem::field(field, e))
 }
 
@@ -206,11 +234,11 @@ fn timeout(json: &str) -> Result<u64, Problem> {
     }
 }
 
-fn instant(field: &str, json: &str) -> Result<Timestamp, Problem> {
+pub(super) fn instant(field: &str, json: &str) -> Result<Timestamp, Problem> {
     time::parse(&text(field, json)?).map_err(|e| Problem::field(field, e))
 }
 
-fn word<T>(field: &str, json: &str, read: fn(&str) -> Option<T>, allowed: &str) -> Result<T, Problem> {
+pub(super) fn word<T>(field: &str, json: &str, read: fn(&str) -> Option<T>, allowed: &str) -> Result<T, Problem> {
     read(&text(field, json)?).ok_or_else(|| Problem::field(field, format!("must be {allowed}")))
 }
 

@@ -14,9 +14,12 @@ fn a_full_request_is_taken_as_it_came() {
         br#"{"task":"m:f","args":[1, 2.50],"kwargs":{"b":1,"a":12345678901234567890123},"priority":3,"queue":"q","delay":1.5,
         "timeout":null,"max_attempts":4,"max_interruptions":2,"retry_base":1,"retry_cap":20,"on_crash":"hold","trace_id":"t",
         "root_id":"0193793e-7f00-7000-8000-000000000001","task_id":"0193793e7f0070008000000000000002","key":"k","unique_for":60,
-        "if_exists":"reschedule","tags":["x"],"start_before":"2999-01-01T00:00:00Z"}"#,
+        "if_exists":"reschedule","tags":["x"],"start_before":"2999-01-01T00:00:00Z",
+        "callback_url":"https://example.org/hook?a=%20"}"#,
     )
     .unwrap();
+    assert_eq!(job.callback.unwrap().whole(), "https://example.org/hook?a=%20");
+    let job = job.job;
     assert_eq!((job.args.as_str(), job.kwargs.as_str()), ("[1, 2.50]", r#"{"b":1,"a":12345678901234567890123}"#));
     assert_eq!((job.timeout_ms, job.delay_ms, job.unique_for_ms), (Some(None), Some(1_500), Some(60_000)));
     assert_eq!((job.on_crash, job.if_exists), (Some(OnCrash::Hold), IfExists::Reschedule));
@@ -25,8 +28,8 @@ fn a_full_request_is_taken_as_it_came() {
 
 #[test]
 fn func_name_is_accepted_for_task() {
-    assert_eq!(parse(br#"{"func_name":"m:f"}"#).unwrap().task, "m:f");
-    assert_eq!(parse(br#"{"func_name":"m:f","task":"m:f"}"#).unwrap().task, "m:f");
+    assert_eq!(parse(br#"{"func_name":"m:f"}"#).unwrap().job.task, "m:f");
+    assert_eq!(parse(br#"{"func_name":"m:f","task":"m:f"}"#).unwrap().job.task, "m:f");
     assert_eq!(blamed(r#"{"func_name":"m:f","task":"m:g"}"#), ("invalid_field".into(), "func_name".into()));
     assert_eq!(blamed("{}"), ("invalid_field".into(), "task".into()));
 }
@@ -57,6 +60,9 @@ fn a_wrong_field_is_named() {
         ("key", "\"\\ud800\""),
         ("queue", "[]"),
         ("max_attempts", "99999999999999999999"),
+        ("callback_url", "\"ftp://example.org\""),
+        ("callback_url", "\"https://ada:pw@example.org\""),
+        ("callback_url", "1"),
     ] {
         let body = format!(r#"{{"task":"m:f","{field}":{value}}}"#);
         assert_eq!(blamed(&body), ("invalid_field".into(), field.into()), "{body}");
@@ -87,6 +93,11 @@ fn what_is_not_a_json_object_is_refused() {
 #[test]
 fn null_means_not_given() {
     let all: Vec<String> = FIELDS.iter().filter(|f| **f != "task").map(|f| format!("\"{f}\":null")).collect();
-    let job = parse(format!("{{\"task\":\"m:f\",{}}}", all.join(",")).as_bytes()).unwrap();
+    let job = parse(format!("{{\"task\":\"m:f\",{}}}", all.join(",")).as_bytes()).unwrap().job;
     assert_eq!((job.timeout_ms, job.priority, job.args.as_str()), (Some(None), None, ""));
+}
+
+#[test]
+fn the_task_of_callbacks_is_nobodys_to_enqueue() {
+    assert_eq!(blamed(r#"{"task":"rea.callback","args":["http://x"]}"#), ("invalid_field".into(), "task".into()));
 }

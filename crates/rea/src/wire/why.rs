@@ -7,6 +7,7 @@ use ax::model::{Cause, EdgeKind, Job, Scope, State, Timestamp};
 use ax::{NodeWhy, RunningNow, WhyJob, WhyQueue};
 use serde::Serialize;
 
+use crate::wire::schedule::TickView;
 use crate::wire::time::{self, duration_ms};
 
 /// The reason of a program that looks at a store without a server.
@@ -47,12 +48,16 @@ pub struct GateView {
 
 /// The whole answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct WhyView {
+pub struct WhyView<'a> {
     /// The job asked about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
-    /// Its queue, or the queue asked about.
-    pub queue: String,
+    /// Its queue, or the queue asked about; that of a schedule's jobs if the schedule names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// The schedule asked about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
     /// The job's state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<&'static str>,
@@ -65,12 +70,15 @@ pub struct WhyView {
     pub reason: Option<String>,
     /// Every gate, in the order in which they are passed.
     pub gates: Vec<GateView>,
+    /// Of a schedule: what became of its last ticks, newest first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ticks: Option<Vec<TickView<'a>>>,
 }
 
-impl WhyView {
+impl WhyView<'_> {
     /// Why a job stands where it stands. `not_ready`: why the server takes no jobs.
     #[must_use]
-    pub fn of_job(why: &WhyJob, not_ready: Option<&str>) -> WhyView {
+    pub fn of_job(why: &WhyJob, not_ready: Option<&str>) -> Self {
         let job = &why.store.job;
         let gates = match job.life.state {
             State::Pending | State::Failed => waiting(why, not_ready),
@@ -84,7 +92,9 @@ impl WhyView {
         };
         WhyView {
             task_id: Some(job.spec.id.to_string()),
-            queue: job.spec.queue.clone(),
+            queue: Some(job.spec.queue.clone()),
+            schedule: None,
+            ticks: None,
             state: Some(job.life.state.as_str()),
             summary,
             blocked_by: blocked.map(|gate| gate.gate),
@@ -95,7 +105,7 @@ impl WhyView {
 
     /// Why a queue moves or stands.
     #[must_use]
-    pub fn of_queue(why: &WhyQueue, not_ready: Option<&str>) -> WhyView {
+    pub fn of_queue(why: &WhyQueue, not_ready: Option<&str>) -> Self {
         let (store, node) = (&why.store, &why.node);
         let mut gates = vec![waiting_jobs(why), pause(&store.queue, store.now), server(node, not_ready)];
         gates.push(offers(why));
@@ -104,7 +114,7 @@ impl WhyView {
         gates.push(workers(node, store.now));
         let blocked = gates.iter().find(|gate| !gate.open);
         WhyView {
-            queue: store.queue.name.clone(),
+            queue: Some(store.queue.name.clone()),
             summary: blocked.map_or_else(
                 || format!("nothing: its jobs are taken as they fall due; {}", gates[0].text),
                 |gate| gate.text.clone(),
@@ -116,24 +126,24 @@ impl WhyView {
     }
 }
 
-fn shut(gate: &'static str, text: impl Into<String>) -> GateView {
+pub(super) fn shut(gate: &'static str, text: impl Into<String>) -> GateView {
     GateView { gate, text: text.into(), ..GateView::default() }
 }
 
-fn open(gate: &'static str, text: impl Into<String>) -> GateView {
+pub(super) fn open(gate: &'static str, text: impl Into<String>) -> GateView {
     GateView { open: true, ..shut(gate, text) }
 }
 
 impl GateView {
-    fn lift(self, lift: impl Into<String>) -> GateView {
+    pub(super) fn lift(self, lift: impl Into<String>) -> GateView {
         GateView { lift: Some(lift.into()), ..self }
     }
 
-    fn at(self, at: Timestamp) -> GateView {
+    pub(super) fn at(self, at: Timestamp) -> GateView {
         GateView { at: Some(time::text(at)), ..self }
     }
 
-    fn since(self, since: Timestamp) -> GateView {
+    pub(super) fn since(self, since: Timestamp) -> GateView {
         GateView { since: Some(time::text(since)), ..self }
     }
 }
@@ -228,7 +238,7 @@ fn pause(queue: &Queue, now: Timestamp) -> GateView {
     GateView { since: queue.paused_since.map(time::text), ..gate }
 }
 
-fn server(node: &NodeWhy, not_ready: Option<&str>) -> GateView {
+pub(super) fn server(node: &NodeWhy, not_ready: Option<&str>) -> GateView {
     match not_ready {
         Some(NO_SERVER) => shut("server", "a server: none runs on this store").lift("start one: rea serve"),
         Some(why) => shut("server", format!("the server to be ready: {why}")),
@@ -498,12 +508,12 @@ impl From<&RunningNow> for InTheWay {
     }
 }
 
-fn span(from: Timestamp, to: Timestamp) -> String {
+pub(super) fn span(from: Timestamp, to: Timestamp) -> String {
     duration_ms(to.ms_since(from))
 }
 
 /// A name as one word of a shell's command.
-fn shell_word(name: &str) -> String {
+pub(super) fn shell_word(name: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "._:@%+=/-".contains(c);
     match !name.is_empty() && name.chars().all(plain) {
         true => name.to_owned(),

@@ -27,6 +27,7 @@ fn job(state: State) -> Job {
         unique_for_ms: 0,
         concurrency_key: None,
         tags: vec![],
+        tick: None,
         created_at: Timestamp(0),
     };
     let life = Life { state, ..Life::fresh(Timestamp(NOW.0 + 5_000_000), None, Timestamp(0)) };

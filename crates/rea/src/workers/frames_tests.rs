@@ -46,6 +46,8 @@ fn every_sample_from_a_child_is_read() {
     assert_eq!((&**lang, files), ("python 3.11.7", &vec!["/srv/demo_task.py".into()]));
     assert_eq!((tasks[0].priority, tasks[0].max_attempts, tasks[0].timeout_ms), (Some(3), Some(5), None));
     assert_eq!((tasks[1].on_crash, tasks[1].timeout_ms), (Some(OnCrash::Hold), Some(None)));
+    let declared = tasks[1].schedule.as_ref().unwrap();
+    assert_eq!((declared.cron.as_deref(), declared.timezone.as_deref()), (Some("0 2 * * *"), Some("Asia/Shanghai")));
     assert_eq!((tasks[0].memory_bytes, tasks[1].memory_bytes), (None, Some(512 << 20)));
     assert!(matches!(&read[1], FromChild::Bad { kind, files, .. } if kind == "SyntaxError" && files.len() == 1));
     let note = Some("three of ten".to_owned());

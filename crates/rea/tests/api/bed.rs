@@ -81,6 +81,13 @@ impl Bed {
         read(self.api.answer(request.body(body.into()).unwrap()).await).await
     }
 
+    /// A request of another method that changes something.
+    pub(crate) async fn send(&self, method: &str, path: &str, body: impl Into<Body>) -> Answer {
+        let request = Request::builder().method(method).uri(path).header("host", "localhost");
+        let request = request.header("content-type", "application/json").body(body.into()).unwrap();
+        read(self.api.answer(request).await).await
+    }
+
     /// Stores a job and gives its id.
     pub(crate) async fn enqueue(&self, job: Value) -> String {
         let (status, answer) = self.post("/enqueue", job.to_string()).await;

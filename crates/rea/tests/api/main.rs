@@ -3,6 +3,7 @@
 mod backup;
 mod bed;
 mod bulk;
+mod callbacks;
 mod enqueue;
 mod events;
 mod guard;
@@ -15,5 +16,6 @@ mod nodes;
 mod openapi;
 mod prune;
 mod queues;
+mod schedules;
 mod wait;
 mod why;

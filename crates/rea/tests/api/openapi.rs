@@ -54,7 +54,7 @@ async fn the_index_names_every_route() {
     let index = String::from_utf8(body.to_vec()).unwrap();
     for (method, path) in Api::route_list() {
         assert!(
-            index.lines().any(|l| l.trim() == format!("{:<5}{path}", method.to_ascii_uppercase())),
+            index.lines().any(|l| l.trim() == format!("{:<7}{path}", method.to_ascii_uppercase())),
             "{path}: {index}"
         );
     }
@@ -66,6 +66,12 @@ fn the_page_has_exactly_the_fields_of_a_request() {
     let schema = below(PAGE, "    JobRequest:");
     let ours: BTreeSet<String> = FIELDS.iter().map(|f| (*f).to_owned()).collect();
     assert_eq!(names(&schema, 8), ours);
+}
+
+#[test]
+fn the_page_has_exactly_the_fields_of_a_schedule() {
+    let ours: BTreeSet<String> = rea::wire::schedule_request::FIELDS.iter().map(|f| (*f).to_owned()).collect();
+    assert_eq!(names(&below(PAGE, "    ScheduleRequest:"), 8), ours);
 }
 
 #[test]

@@ -23,6 +23,7 @@ async fn every_command_that_prints_data_prints_json_when_asked_to() {
     let later = || bed.rea(&["enqueue", "echo", "--delay", "1h"]).word().to_owned();
     let (id, other) = (later(), later());
     assert_eq!(bed.rea(&["cancel", &other]).code, 0);
+    assert_eq!(bed.rea(&["schedule", "add", "s", "echo", "--every", "1h"]).code, 0);
     for (path, command) in leaves(&rea::cli::command(), &[]) {
         let name = path.join(" ");
         let has_json = command.get_arguments().any(|arg| arg.get_long() == Some("json"));
@@ -41,6 +42,10 @@ async fn every_command_that_prints_data_prints_json_when_asked_to() {
             "restore" => vec!["b.tar", "--force"],
             "queue pause" | "queue resume" => vec!["default"],
             "schedule next" => vec!["@daily"],
+            "schedule add" => vec!["t", "echo", "1", "--cron", "@daily", "--tz", "Asia/Shanghai"],
+            "schedule edit" => vec!["s", "--every", "2h"],
+            "schedule list" => vec![],
+            _ if name.starts_with("schedule ") => vec!["s"],
             "queue limit" => vec!["default", "2"],
             "limit show" | "limit clear" => vec!["key", "account:7"],
             "limit set" => vec!["task", "echo", "--rate", "100/min"],

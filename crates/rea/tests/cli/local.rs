@@ -220,3 +220,43 @@ fn a_store_is_made_by_migrate() {
         assert_eq!(mode & 0o077, 0, "F74: {file} has mode {mode:o}");
     }
 }
+
+#[tokio::test]
+async fn schedules_are_added_shown_and_steered_without_a_server() {
+    let bed = Bed::with_store().await;
+    assert!(bed.rea(&["schedule", "list"]).err.contains("no schedules yet"));
+    let added =
+        bed.rea(&["schedule", "add", "nightly", "echo", "1", "Ada", "--cron", "0 2 * * *", "--tz", "Asia/Shanghai"]);
+    assert!(
+        added.code == 0 && added.out.contains("0 2 * * * Asia/Shanghai") && added.out.contains("active"),
+        "{}",
+        added.err
+    );
+    let poll =
+        ["schedule", "add", "poll", "echo", "--every", "30s", "--overlap", "allow", "--tag", "t", "--timeout", "none"];
+    assert_eq!(bed.rea(&poll).code, 0);
+    let shown = bed.rea(&["schedule", "show", "poll", "--json"]).json();
+    assert_eq!(
+        (&shown["every"], &shown["overlap"], &shown["job"]["tags"][0]),
+        (&30.into(), &"allow".into(), &"t".into())
+    );
+    assert!(shown["job"]["timeout"].is_null() && shown["ticks"].as_array().unwrap().is_empty());
+    assert!(bed.rea(&["schedule", "show", "nightly"]).out.contains("no worker offers its task now"));
+    assert!(bed.rea(&["schedule", "edit", "poll", "--every", "1h"]).out.contains("every 3600 s"));
+    assert!(bed.rea(&["schedule", "pause", "poll", "--reason", "a move"]).out.contains("paused"));
+    let id = bed.rea(&["schedule", "run", "poll"]).word().to_owned();
+    assert_eq!(bed.rea(&["job", &id, "--json"]).json()["schedule"], "poll");
+    let shown = bed.rea(&["schedule", "show", "poll"]);
+    assert!(shown.out.contains("a move") && shown.out.contains(&id) && shown.out.contains("pending"), "{}", shown.out);
+    let plan = bed.rea(&["schedule", "plan", "nightly", "-n", "3"]);
+    assert!(plan.out.matches("02:00:00+08:00").count() == 3, "{}", plan.out);
+    let why = bed.rea(&["why", "nightly"]);
+    assert!(why.out.starts_with("waits for a server: none runs on this store\n"), "{}", why.out);
+    let why = bed.rea(&["why", "poll", "--schedule"]);
+    assert!(why.out.starts_with("waits for the schedule to be resumed") && why.out.contains(&id), "{}", why.out);
+    let none = bed.rea(&["why", "nothing"]);
+    assert!(none.code == 3 && none.err.contains("no queue and no schedule"), "{}", none.err);
+    assert!(bed.rea(&["schedule", "resume", "poll"]).out.contains("active"));
+    assert!(bed.rea(&["schedule", "remove", "poll"]).err.contains("removed: poll"));
+    assert_eq!(bed.rea(&["schedule", "remove", "poll"]).code, 3);
+}

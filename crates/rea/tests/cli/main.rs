@@ -2,6 +2,7 @@
 
 mod backup;
 mod bed;
+mod callbacks;
 mod doors;
 mod injected;
 mod json;

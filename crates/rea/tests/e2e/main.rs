@@ -2,6 +2,7 @@
 //! of cases from other systems that they come from.
 
 mod bed;
+mod callbacks;
 mod commands;
 mod crash;
 mod disk;

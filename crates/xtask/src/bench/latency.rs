@@ -59,12 +59,12 @@ async fn handler_starts(dir: &Path) -> Result<Vec<f64>> {
     Ok(asked_us.into_iter().zip(started_us.iter()).map(took).collect())
 }
 
-fn micros(span: Duration) -> u64 {
+pub(super) fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a latency")]
-fn millis(us: u64) -> f64 {
+pub(super) fn millis(us: u64) -> f64 {
     us as f64 / 1e3
 }
 

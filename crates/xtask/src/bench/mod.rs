@@ -3,6 +3,7 @@
 //! Never compare figures of two machines or two days. With logs on, in the default settings, in a release build.
 
 mod backlog;
+mod chain;
 mod drain;
 mod enqueue;
 mod latency;
@@ -61,6 +62,9 @@ enum Workload {
     /// Latency in process
     #[value(name = "W3")]
     W3,
+    /// A chain of jobs, a fan-out and its join
+    #[value(name = "W4")]
+    W4,
     /// Memory, start, `/status`
     #[value(name = "W5")]
     W5,
@@ -83,6 +87,7 @@ const WORKLOADS: &[(Workload, Measure)] = &[
     (Workload::Py, drain::in_python),
     (Workload::W3, latency::in_process),
     (Workload::Py, latency::in_python),
+    (Workload::W4, chain::measure),
     (Workload::W6, backlog::drain_beside),
     (Workload::Claim, backlog::claims),
     (Workload::W5, resources::measure),

@@ -62,7 +62,7 @@ impl Form {
 
     /// A line that is a whole request.
     fn whole(&self, text: &[u8]) -> Result<Order, Bad> {
-        let job = request::parse(text)?;
+        let job = request::parse(text)?.job;
         let (task, has_key, has_root) = (job.task.clone(), job.key.is_some(), job.root_id.is_some());
         if job.if_exists != ax::model::new_job::IfExists::Keep {
             let message = "if_exists: only \"keep\" goes here, because a run that is resumed asks for its lines again";

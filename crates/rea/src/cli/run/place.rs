@@ -41,6 +41,7 @@ impl Place {
             settings.as_ref().map_err(Failure::clone)?;
         }
         let mut options = reach.engine.clone();
+        options.schedules = false;
         let feed = Feed::new(format!("{:x}", jiff::Timestamp::now().as_microsecond()));
         options.journal = Arc::new(Tee { log: Silent, feed: Arc::clone(&feed) });
         let engine = match open_or_connect(&options, reach).await? {

@@ -1,12 +1,12 @@
 //! `rea schedule next`: when a cron rule fires. Asks nobody; a rule can be tried before anything runs by it.
 
 use ax::model::Timestamp;
-use ax::model::schedule::{Fire, Rule};
-use clap::{Args, Subcommand};
+use ax::model::cron::{Fire, Rule};
+use clap::Args;
 use serde_json::{Value, json};
 
-use super::show::{self, Screen};
-use super::{Exit, Failure};
+use crate::cli::show::{self, Screen};
+use crate::cli::{Exit, Failure};
 use crate::http;
 use crate::wire::time;
 
@@ -23,22 +23,10 @@ When clocks change: a rule whose minute or hour begins with * is a rhythm and ru
 hourly one. Every other rule names times of day: one that is left out fires right after the gap, one that comes twice the first
 time.";
 
-/// The verbs of `rea schedule`.
-#[derive(Args)]
-pub(super) struct Schedule {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
-#[derive(Subcommand)]
-enum Verb {
-    /// Show when a cron rule fires next, and what is odd about it
-    Next(Next),
-}
-
+/// The flags of `rea schedule next`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-struct Next {
+pub(super) struct Next {
     /// The cron rule, in quotes
     #[arg(value_name = "RULE")]
     rule: String,
@@ -56,14 +44,13 @@ struct Next {
     json: bool,
 }
 
-impl Schedule {
+impl Next {
     pub(super) fn run(self) -> Result<Exit, Failure> {
-        let Verb::Next(next) = self.verb;
-        let rule = Rule::new(&next.rule, &next.tz).map_err(|e| Failure::new(Exit::Usage, e.problem).hint(e.hint))?;
-        let after = next.from.unwrap_or_else(http::now);
-        let fires = rule.fires(after, next.count as usize);
-        if next.json {
-            print_json(&next.rule, &rule, fires.collect())?
+        let rule = Rule::new(&self.rule, &self.tz).map_err(|e| Failure::new(Exit::Usage, e.problem).hint(e.hint))?;
+        let after = self.from.unwrap_or_else(http::now);
+        let fires = rule.fires(after, self.count as usize);
+        if self.json {
+            print_json(&self.rule, &rule, fires.collect())?
         } else {
             print(&rule, fires.collect())?
         }

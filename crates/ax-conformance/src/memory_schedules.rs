@@ -1,0 +1,164 @@
+//! Schedules and ticks of the plain model.
+
+use ax_model::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal, change};
+use ax_model::store::{Act, DueSchedules, Enqueued, Firing, FiringKind, Target, TickRun, Ticked, ToldTick};
+use ax_model::ticks::{self, Facts, Reason, TickOutcome, TickRecord};
+use ax_model::{Event, JobId, NewJob, Timestamp};
+
+use crate::memory_model::Model;
+
+impl Model {
+    pub(crate) fn change_schedule(
+        &mut self,
+        name: &str,
+        what: &ScheduleChange,
+        now: Timestamp,
+    ) -> Result<Changed, ScheduleRefusal> {
+        let changed = change(self.schedules.get(name), what, self.schedules.len(), now)?;
+        match &changed.schedule {
+            Some(schedule) => {
+                self.schedules.insert(name.to_owned(), schedule.clone());
+                if let Some(record) = &changed.record {
+                    self.keep_tick(name, record.clone());
+                }
+            }
+            None => {
+                self.schedules.remove(name);
+                self.ticks.retain(|(of, _), _| of != name);
+            }
+        }
+        Ok(changed)
+    }
+
+    pub(crate) fn list_schedules(&self, after: Option<&str>, limit: usize) -> Vec<Schedule> {
+        let all = self.schedules.iter().filter(|(name, _)| after.is_none_or(|after| name.as_str() > after));
+        all.map(|(_, schedule)| schedule.clone()).take(limit).collect()
+    }
+
+    pub(crate) fn due_schedules(&self, limit: usize, now: Timestamp) -> DueSchedules {
+        let mut due: Vec<&Schedule> = self.schedules.values().filter(|s| ticks::is_due(s, now)).collect();
+        due.sort_by_key(|s| (s.next, &s.spec.name));
+        let next = self.schedules.values().filter_map(|s| s.next).filter(|next| *next > now).min();
+        DueSchedules { schedules: due.into_iter().take(limit).cloned().collect(), next }
+    }
+
+    pub(crate) fn list_ticks(&self, name: &str, before: Option<Timestamp>, limit: usize) -> Vec<ToldTick> {
+        let before = (name.to_owned(), before.unwrap_or(Timestamp(i64::MAX)));
+        let of_name = self.ticks.range(..before).rev().take_while(|((of, _), _)| of == name);
+        let told = |record: &TickRecord| {
+            let state = record.job.and_then(|id| self.row(id)).map(|row| row.job.life.state);
+            ToldTick { record: record.clone(), state }
+        };
+        of_name.map(|(_, record)| told(record)).take(limit).collect()
+    }
+
+    pub(crate) fn fire(&mut self, firing: &Firing, now: Timestamp) -> Result<Ticked, ScheduleRefusal> {
+        let name = &firing.name;
+        let schedule = self.schedules.get(name).ok_or(ScheduleRefusal::NotFound)?.clone();
+        if schedule.revision != firing.revision {
+            return Err(ScheduleRefusal::Stale);
+        }
+        let mut ticked = Ticked::default();
+        let prototype = match &firing.kind {
+            FiringKind::ByHand(job) => {
+                let ran = self.ran(name, Timestamp(now.0 - 1), Timestamp(i64::MAX));
+                ticked.runs.push(self.run_tick(job, name, ticks::by_hand(&ran, now), &[], Some(Reason::ByHand), now));
+                return Ok(ticked);
+            }
+            FiringKind::Due(prototype) => prototype,
+        };
+        let mut live = if schedule.spec.overlap.minds() { self.live_jobs(name) } else { vec![] };
+        let facts = Facts {
+            live: live.len(),
+            ran: self.ran(name, ticks::position(&schedule, now), now),
+            unresolved: prototype.as_ref().err().cloned(),
+        };
+        let plan = ticks::plan(&schedule, &facts, now);
+        if plan.cancel_old {
+            for id in live.drain(..) {
+                let act = Act { target: Target::Job(id), event: Event::CancelAsked, chance: 0 };
+                ticked.cancelled.extend(self.apply(&act, now));
+            }
+            live.extend(ticked.cancelled.iter().filter(|one| !one.life.state.is_final()).map(|one| one.id));
+        }
+        for record in &plan.records {
+            self.keep_tick(name, record.clone());
+        }
+        if let Ok(prototype) = prototype {
+            for tick in &plan.runs {
+                let run = self.run_tick(prototype, name, *tick, &live, None, now);
+                if schedule.spec.overlap.minds() {
+                    live.push(run.job.id);
+                }
+                ticked.runs.push(run);
+            }
+        }
+        (ticked.records, ticked.trouble) = (plan.records, plan.trouble.clone());
+        let (handled, next, trouble) = (plan.handled, plan.next, plan.trouble);
+        self.schedules.insert(name.clone(), Schedule { handled, next, trouble, ..schedule });
+        Ok(ticked)
+    }
+
+    fn run_tick(
+        &mut self,
+        prototype: &NewJob,
+        name: &str,
+        tick: Timestamp,
+        after: &[JobId],
+        reason: Option<Reason>,
+        now: Timestamp,
+    ) -> TickRun {
+        let job = ticks::job(prototype, name, tick, after, now);
+        let there = Enqueued { id: job.spec.id, trace_id: job.spec.trace_id.clone(), created: false };
+        let stored = self.enqueue(vec![job], now).ok().and_then(|mut stored| stored.pop());
+        let job = stored.unwrap_or(there);
+        self.keep_tick(name, ticks::run(tick, job.id, reason, now));
+        TickRun { tick, job }
+    }
+
+    fn keep_tick(&mut self, name: &str, new: TickRecord) {
+        let key = (name.to_owned(), new.first);
+        let before = self.ticks.range(..=key.clone()).next_back().filter(|((of, _), _)| of == name);
+        let new = match before.map(|(_, old)| old) {
+            Some(old) if old.first == new.first && !old.gives_way() => return,
+            Some(old) if old.goes_on(&new) => old.joined(&new),
+            _ => new,
+        };
+        self.ticks.insert((name.to_owned(), new.first), new);
+    }
+
+    fn live_jobs(&self, name: &str) -> Vec<JobId> {
+        let of_name = |job: &ax_model::Job| job.spec.tick.as_ref().is_some_and(|tick| tick.schedule == name);
+        let jobs = self.rows.values().map(|row| &row.job);
+        jobs.filter(|job| !job.life.state.is_final() && of_name(job)).map(|job| job.spec.id).collect()
+    }
+
+    fn ran(&self, name: &str, after: Timestamp, until: Timestamp) -> Vec<Timestamp> {
+        let ran = self.ticks.iter().filter(|((of, at), record)| {
+            of == name && *at > after && *at <= until && record.outcome == TickOutcome::Run
+        });
+        ran.map(|((_, at), _)| *at).collect()
+    }
+
+    pub(crate) fn prune_ticks(&mut self, before: Timestamp, limit: usize) -> usize {
+        let mut old: Vec<_> = self.ticks.iter().filter(|(_, r)| r.job.is_none() && r.at < before).collect();
+        old.sort_by_key(|(key, record)| (record.at, (*key).clone()));
+        let old: Vec<_> = old.into_iter().take(limit).map(|(key, _)| key.clone()).collect();
+        old.iter().for_each(|key| drop(self.ticks.remove(key)));
+        old.len()
+    }
+
+    /// What is kept twice of schedules, compared.
+    pub(crate) fn check_schedules(&self) -> Vec<String> {
+        let mut wrong: Vec<String> = self.schedules.values().filter_map(Schedule::faults).collect();
+        for ((name, at), record) in &self.ticks {
+            if !self.schedules.contains_key(name) {
+                wrong.push(format!("tick {} is of the schedule {name}, which is gone", at.0));
+            }
+            if record.job.is_some_and(|id| !self.ids.contains_key(&id)) {
+                wrong.push(format!("the job of tick {} of {name} is gone", at.0));
+            }
+        }
+        wrong
+    }
+}

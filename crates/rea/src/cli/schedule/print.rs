@@ -1,0 +1,155 @@
+//! Schedules, their ticks and what lies ahead of them, for people.
+
+use serde_json::Value;
+
+use crate::cli::Failure;
+use crate::cli::show::{self, Screen, duration_ms, exact, line, number, word};
+
+/// A line a schedule.
+pub(super) fn list(schedules: &[Value]) -> Result<(), Failure> {
+    let screen = Screen::stdout();
+    let rows = schedules.iter().map(|s| {
+        vec![
+            word(&s["name"]),
+            rule(s),
+            word(&s["job"]["task"]),
+            word(&s["state"]),
+            screen.relative(&s["next_at"]),
+            last(&screen, &s["last_tick"]),
+        ]
+    });
+    screen.table(&["NAME", "RULE", "TASK", "STATE", "NEXT", "LAST"], rows.collect())
+}
+
+fn rule(schedule: &Value) -> String {
+    match (schedule["cron"].as_str(), schedule["timezone"].as_str()) {
+        (Some(_), Some("UTC")) => word(&schedule["cron"]),
+        (Some(_), _) => format!("{} {}", word(&schedule["cron"]), word(&schedule["timezone"])),
+        (None, _) => format!("every {} s", number(&schedule["every"])),
+    }
+}
+
+fn last(screen: &Screen, tick: &Value) -> String {
+    if tick.is_null() {
+        return "-".to_owned();
+    }
+    format!("{} {}", ended(tick), screen.relative(&tick["last"]))
+}
+
+/// How a tick ended: its job's state, or why it has none.
+fn ended(tick: &Value) -> String {
+    match (tick["state"].as_str(), tick["reason"].as_str()) {
+        (Some(_), _) => word(&tick["state"]),
+        (None, Some(_)) => format!("{} ({})", word(&tick["outcome"]), word(&tick["reason"])),
+        (None, None) => word(&tick["outcome"]),
+    }
+}
+
+/// Everything about one.
+pub(super) fn one(schedule: &Value) -> Result<(), Failure> {
+    let screen = Screen::stdout();
+    line(format!("{}  {}", word(&schedule["name"]), word(&schedule["state"])))?;
+    line(format!("rule       {} ({})", rule(schedule), word(&schedule["reading"])))?;
+    line(format!("job        {}", word(&schedule["job"])))?;
+    line(format!("late       {}", word(&schedule["catch_up"])))?;
+    line(format!("overlap    {}", word(&schedule["overlap"])))?;
+    line(format!("next       {}", screen.moment(&schedule["next_at"])))?;
+    for (title, field) in
+        [("paused", "paused_since"), ("reason", "pause_reason"), ("trouble", "trouble"), ("declared", "declared_by")]
+    {
+        if !schedule[field].is_null() {
+            let value = if field == "paused_since" { screen.moment(&schedule[field]) } else { word(&schedule[field]) };
+            line(format!("{title:<10} {value}"))?;
+        }
+    }
+    if schedule["offered"] == false {
+        line("note       no worker offers its task now")?;
+    }
+    let ticks = schedule["ticks"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if ticks.is_empty() {
+        return Ok(());
+    }
+    line("")?;
+    ticks_table(&screen, ticks)
+}
+
+/// What became of ticks.
+pub(crate) fn ticks_table(screen: &Screen, ticks: &[Value]) -> Result<(), Failure> {
+    let rows = ticks.iter().map(|tick| {
+        let least = if tick["count_is_least"] == true { "+" } else { "" };
+        vec![
+            screen.relative(&tick["tick"]),
+            exact(tick["tick"].as_str().unwrap_or_default()),
+            format!("{}{least}", tick["count"]),
+            ended(tick),
+            match tick["task_id"].is_null() {
+                true => word(&tick["detail"]),
+                false => word(&tick["task_id"]),
+            },
+        ]
+    });
+    screen.table(&["TICK", "UTC", "N", "ENDED", "JOB"], rows.collect())
+}
+
+/// What lies ahead.
+pub(super) fn plan(plan: &Value) -> Result<(), Failure> {
+    let screen = Screen::stdout();
+    let zone = plan["timezone"].as_str().map_or(String::new(), |_| format!(" \u{b7} {}", word(&plan["timezone"])));
+    show::note(&format!("{}{zone}", word(&plan["reading"])));
+    if plan["state"] != "active" {
+        show::note(&format!("note: it is {}; this is what it would do", word(&plan["state"])));
+    }
+    let fires = |fires: &Value| -> Vec<Vec<String>> {
+        let row = |fire: &Value| {
+            let local = word(&fire["local"]);
+            let note = fire["note"].as_str().map_or(String::new(), str::to_owned);
+            vec![
+                screen.relative(&fire["at"]),
+                local.split('[').next().unwrap_or_default().replacen('T', " ", 1),
+                exact(fire["at"].as_str().unwrap_or_default()),
+                note,
+            ]
+        };
+        fires.as_array().into_iter().flatten().map(row).collect()
+    };
+    screen.table(&["WHEN", "CLOCKS SHOW", "UTC", "NOTE"], fires(&plan["fires"]))?;
+    for odd in plan["clock_changes"].as_array().into_iter().flatten() {
+        line("")?;
+        line(format!("clocks change {}: {}", screen.relative(&odd["at"]), word(&odd["clocks"])))?;
+        if let Some(note) = odd["note"].as_str() {
+            line(format!("  {note}"))?;
+        }
+        for row in fires(&odd["fires"]) {
+            line(format!("  {}  {}", row[1], row[3]))?;
+        }
+    }
+    forecast(&plan["forecast"])
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "for people")]
+fn forecast(forecast: &Value) -> Result<(), Failure> {
+    if forecast.is_null() {
+        return Ok(());
+    }
+    let span = |field: &str| duration_ms((forecast[field].as_f64().unwrap_or_default() * 1000.0) as u64);
+    line("")?;
+    line(format!(
+        "its task runs for {} (mean of {} attempts); the shortest gap is {}",
+        span("mean_run"),
+        forecast["runs"],
+        span("shortest_gap")
+    ))?;
+    let fate = match forecast["overlap"].as_str() {
+        Some("skip") => "are skipped",
+        Some("queue") => "wait for it",
+        Some("cancel_old") => "cancel the run before",
+        _ => "run beside it",
+    };
+    match forecast["overlaps"].as_u64() {
+        Some(0) | None => line(format!("none of the next {} ticks will meet a running job", forecast["ticks"])),
+        Some(n) => line(format!(
+            "{n} of the next {} ticks come before the run before has ended: they {fate}",
+            forecast["ticks"]
+        )),
+    }
+}

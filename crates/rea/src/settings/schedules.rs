@@ -1,0 +1,223 @@
+//! `[schedules.NAME]` of `rea.toml`: jobs that run by the clock.
+
+use ax::model::catalogue::nearest;
+use ax::model::limits::{Limits, MAX_SPAN_MS};
+use ax::model::schedule::{EVERY_MIN_MS, ScheduleRequest};
+use serde_json::{Map, Number, Value as Json};
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+
+use super::place::{Place, Table};
+use super::value::{Kind, Value};
+use super::{BadSetting, bad};
+use crate::wire::number::Seconds;
+use crate::wire::schedule_request::Given;
+
+/// The table that holds them.
+pub(super) const SECTION: &str = "schedules";
+
+const SPAN: Kind = Kind::Span { min_ms: 0, max_ms: MAX_SPAN_MS, none: "" };
+
+/// Keys that say when it fires, with an example.
+const TIMING: &[(&str, Kind, &str)] = &[
+    ("cron", Kind::Text, r#"cron = "0 2 * * *""#),
+    ("timezone", Kind::Text, r#"timezone = "Asia/Shanghai""#),
+    ("every", Kind::Span { min_ms: EVERY_MIN_MS, max_ms: MAX_SPAN_MS, none: "" }, r#"every = "30s""#),
+    ("start", Kind::Text, r#"start = "2026-12-24T18:00:00Z""#),
+    ("catch_up", Kind::Word(&["latest", "all", "none"]), r#"catch_up = "latest""#),
+    ("overlap", Kind::Word(&["skip", "queue", "allow", "cancel_old"]), r#"overlap = "skip""#),
+];
+/// Keys that say what it starts.
+const JOB: &[(&str, Kind, &str)] = &[
+    ("task", Kind::Name, r#"task = "demo_task:report""#),
+    ("queue", Kind::Name, r#"queue = "reports""#),
+    ("priority", Kind::Whole { min: 1, max: 10 }, "priority = 5"),
+    ("max_attempts", Kind::Whole { min: 1, max: 1_000_000 }, "max_attempts = 3"),
+    ("max_interruptions", Kind::Whole { min: 1, max: 1_000_000 }, "max_interruptions = 5"),
+    ("timeout", Kind::Span { min_ms: 1, max_ms: MAX_SPAN_MS, none: "none" }, r#"timeout = "10m""#),
+    ("retry_base", SPAN, r#"retry_base = "10s""#),
+    ("retry_cap", SPAN, r#"retry_cap = "2m""#),
+    ("on_crash", Kind::Word(&["retry", "hold"]), r#"on_crash = "hold""#),
+    ("tags", Kind::List, r#"tags = ["nightly"]"#),
+];
+/// Keys whose values are passed on as they are.
+const ARGS: &str = "args";
+const KWARGS: &str = "kwargs";
+
+/// A schedule of the file, and its words: it is applied again when these change.
+pub type Declared = (ScheduleRequest, String);
+
+/// Reads all of them.
+///
+/// # Errors
+/// The first thing that is wrong, with its line.
+pub(super) fn read(schedules: &DeTable<'_>, place: Place<'_>) -> Result<Vec<Declared>, BadSetting> {
+    let all = Table { name: SECTION, table: schedules, place };
+    all.entries().into_iter().map(|(name, value)| one(&all, name, value)).collect()
+}
+
+fn one(all: &Table<'_>, name: &Spanned<DeString<'_>>, value: &Spanned<DeValue<'_>>) -> Result<Declared, BadSetting> {
+    let at = all.place.of(&name.span());
+    let name = name.get_ref();
+    let whole = all.whole(name);
+    let DeValue::Table(table) = value.get_ref() else {
+        return bad(
+            format!("{at}: {whole} must be a table"),
+            format!("[{whole}]\ncron = \"0 2 * * *\"\ntask = \"module:function\""),
+        );
+    };
+    let table = Table { name: &whole, table, place: all.place };
+    let (mut body, mut job) = (Map::new(), Map::new());
+    body.insert("name".to_owned(), Json::from(&**name));
+    for (key, value) in table.entries() {
+        field(&mut body, &mut job, &table, key, value)?;
+    }
+    if !job.contains_key("task") {
+        return bad(format!("{at}: the schedule {name} has no task"), JOB[0].2);
+    }
+    body.insert("job".to_owned(), Json::Object(job));
+    // The file says the same as a client would; it is read by the same rules.
+    let words = Json::Object(body).to_string();
+    let request = Given::parse(words.as_bytes()).and_then(Given::create).map_err(|problem| BadSetting {
+        problem: format!("{at}: {whole}: {}", problem.detail()),
+        hint: "docs/schedules.md".to_owned(),
+    })?;
+    match request.clone().resolve(&Limits::default()) {
+        Ok(_) => Ok((request, words)),
+        Err(invalid) => bad(format!("{at}: {whole}.{invalid}"), "docs/schedules.md"),
+    }
+}
+
+fn field(
+    body: &mut Map<String, Json>,
+    job: &mut Map<String, Json>,
+    table: &Table<'_>,
+    key: &Spanned<DeString<'_>>,
+    value: &Spanned<DeValue<'_>>,
+) -> Result<(), BadSetting> {
+    let (at, name) = (table.place.of(&value.span()), key.get_ref());
+    let whole = table.whole(name);
+    if let ARGS | KWARGS = &**name {
+        let fits = matches!((&**name, value.get_ref()), (ARGS, DeValue::Array(_)) | (KWARGS, DeValue::Table(_)));
+        let read = if fits { json(value.get_ref()) } else { None };
+        let hint = if **name == *ARGS { r#"args = [1001, "en"]"# } else { r#"kwargs = { lang = "en" }"# };
+        let wrong = || BadSetting {
+            problem: format!("{at}: {whole} must be such as JSON has, without dates"),
+            hint: hint.to_owned(),
+        };
+        job.insert(name.to_string(), read.ok_or_else(wrong)?);
+        return Ok(());
+    }
+    let of_timing = TIMING.iter().find(|(known, ..)| *known == &**name);
+    let Some((known, kind, example)) = of_timing.or_else(|| JOB.iter().find(|(known, ..)| *known == &**name)) else {
+        let names = || TIMING.iter().chain(JOB).map(|(known, ..)| *known).chain([ARGS, KWARGS]);
+        let near = nearest(name, names());
+        let hint = match near.first() {
+            Some(near) => format!("did you mean {near}?"),
+            None => format!("a schedule has {}", names().collect::<Vec<_>>().join(", ")),
+        };
+        return bad(format!("{}: there is no setting {whole}", table.place.of(&key.span())), hint);
+    };
+    let value = match table.checked(&whole, *kind, value, (*example).to_owned())? {
+        Value::Text(text) => Json::from(text),
+        Value::List(texts) => Json::from(texts),
+        Value::Whole(number) => Json::from(number),
+        Value::Span(span) => serde_json::to_value(span.map(Seconds)).unwrap_or_default(),
+        _ => return bad(format!("{at}: {whole} is of another kind"), *example),
+    };
+    let into = if of_timing.is_some() { body } else { job };
+    into.insert((*known).to_owned(), value);
+    Ok(())
+}
+
+/// A value of TOML as JSON; `None` for what JSON does not have.
+fn json(value: &DeValue<'_>) -> Option<Json> {
+    Some(match value {
+        DeValue::String(text) => Json::from(&**text),
+        DeValue::Boolean(yes) => Json::from(*yes),
+        DeValue::Integer(number) => Json::from(i64::from_str_radix(number.as_str(), number.radix()).ok()?),
+        DeValue::Float(number) => Json::Number(Number::from_f64(number.as_str().parse().ok()?)?),
+        DeValue::Array(items) => Json::Array(items.iter().map(|item| json(item.get_ref())).collect::<Option<_>>()?),
+        DeValue::Table(table) => {
+            let one = |(key, value): (&Spanned<DeString<'_>>, &Spanned<DeValue<'_>>)| {
+                Some((key.get_ref().to_string(), json(value.get_ref())?))
+            };
+            Json::Object(table.iter().map(one).collect::<Option<_>>()?)
+        }
+        DeValue::Datetime(_) => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn parsed(text: &str) -> Result<Vec<Declared>, BadSetting> {
+        let table = DeTable::parse(text).unwrap();
+        let DeValue::Table(all) = table.get_ref().iter().next().unwrap().1.get_ref() else { panic!() };
+        read(all, Place { path: Path::new("rea.toml"), text })
+    }
+
+    #[test]
+    fn a_schedule_has_all_that_it_is_given() {
+        let text = r#"
+            [schedules.nightly]
+            cron = "0 2 * * *"
+            timezone = "Asia/Shanghai"
+            catch_up = "none"
+            task = "m:report"
+            args = [1001, "en", 1.5, true, [1]]
+            kwargs = { deep = { a = 1 } }
+            timeout = "none"
+            tags = ["a", "b"]
+            [schedules.poll]
+            every = "1.5s"
+            task = "m:poll"
+            retry_base = "1m""#;
+        let all = parsed(text).unwrap();
+        let (nightly, words) = &all[0];
+        assert_eq!((nightly.name.as_str(), nightly.timezone.as_deref()), ("nightly", Some("Asia/Shanghai")));
+        let job = &nightly.template;
+        assert_eq!((job.args.as_str(), job.kwargs.as_str()), (r#"[1001,"en",1.5,true,[1]]"#, r#"{"deep":{"a":1}}"#));
+        assert_eq!((job.timeout_ms, job.tags.len()), (Some(None), 2));
+        assert_eq!((all[1].0.every_ms, all[1].0.template.retry_base_ms), (Some(1_500), Some(60_000)));
+        // Order and white space are no other words.
+        let again = "[schedules.nightly]\ntask='m:report'\ntags = [\"a\", \"b\"]\ntimeout = \"none\"\nkwargs = { deep = { a = 1 } }\n\
+                     args = [1001,\"en\",1.5,true,[1]]\ncatch_up = \"none\"\ntimezone = \"Asia/Shanghai\"\ncron = \"0 2 * * *\"";
+        assert_eq!(parsed(again).unwrap()[0].1, *words);
+    }
+
+    #[test]
+    fn slips_are_told_with_their_line_and_what_would_be_right() {
+        for (text, problem, hint) in [
+            ("[schedules.a]\ncron = \"@daily\"", "rea.toml:1: the schedule a has no task", "task ="),
+            ("[schedules.a]\ntask = \"f\"", "rea.toml:1: schedules.a.cron: is missing", "schedules.md"),
+            (
+                "[schedules.a]\ntask = \"f\"\ncorn = \"@daily\"",
+                "rea.toml:3: there is no setting schedules.a.corn",
+                "cron",
+            ),
+            (
+                "[schedules.a]\ntask = \"f\"\nevery = \"10ms\"",
+                "rea.toml:3: schedules.a.every = \"10ms\": must be 1s to",
+                "30s",
+            ),
+            (
+                "[schedules.a]\ntask = \"f\"\ncron = \"61 * * * *\"",
+                "rea.toml:1: schedules.a.cron: the rule",
+                "schedules.md",
+            ),
+            ("[schedules.a]\ntask = \"f\"\ncron = \"@daily\"\ntimezone = \"Mars\"", "there is no time zone", ""),
+            ("[schedules.a]\ntask = \"f\"\ncron = \"@daily\"\nevery = \"5s\"", "every: give cron or every", ""),
+            ("[schedules.a]\ntask = \"f\"\nargs = 1", "rea.toml:3: schedules.a.args must be", "[1001"),
+            ("[schedules.a]\ntask = \"f\"\nargs = [2026-01-01]", "schedules.a.args must be such as JSON has", ""),
+            ("[schedules.a]\ntask = \"f\"\noverlap = \"no\"", "rea.toml:3: schedules.a.overlap", "skip"),
+            ("[schedules]\na = 3", "schedules.a must be a table", "[schedules.a]"),
+        ] {
+            let wrong = parsed(text).unwrap_err();
+            assert!(wrong.problem.contains(problem) && wrong.hint.contains(hint), "{text}: {wrong:?}");
+        }
+    }
+}
