@@ -18,6 +18,8 @@ use crate::waiting::block_on_for;
 
 #[path = "random_compare.rs"]
 mod compare;
+#[path = "random_limits.rs"]
+mod limits;
 #[path = "random_make.rs"]
 mod make;
 #[path = "random_schedules.rs"]
@@ -119,9 +121,10 @@ impl Pair {
     }
 
     fn step(&mut self) {
-        match self.below(26) {
+        match self.below(27) {
             20 | 21 => self.submit_flow(),
             22 => self.act_on_flow(),
+            23 => self.set_limits(),
             0..=4 => self.enqueue(),
             5..=7 => self.claim(),
             8..=12 => self.apply(),
@@ -131,6 +134,7 @@ impl Pair {
             17 => self.recover_or_expire(),
             18 => self.note(),
             23..=25 => self.step_of_schedules(),
+            26 => self.set_limits(),
             _ if self.one_in(3) => self.reopen(),
             _ => self.prune(),
         }
@@ -222,11 +226,14 @@ impl Pair {
     fn same_claims(&mut self, expected: Vec<Claimed>, got: Vec<Claimed>) {
         self.attempts.extend(expected.iter().zip(&got).map(|(e, g)| (e.attempt, g.attempt)));
         let plain = |claims: Vec<Claimed>| -> Vec<Claimed> {
-            claims.into_iter().map(|c| Claimed { attempt: AttemptRef { seq: 0, ..c.attempt }, ..c }).collect()
+            let plain =
+                |c: Claimed| Claimed { attempt: AttemptRef { seq: 0, ..c.attempt }, place: (c.place.0, 0), ..c };
+            claims.into_iter().map(plain).collect()
         };
         let brief = |claims: &[Claimed]| claims.iter().map(|c| (c.attempt.id, c.queue.clone())).collect::<Vec<_>>();
         assert_eq!(brief(&got), brief(&expected), "claim: the store (left), the model (right)");
-        assert_eq!(plain(got), plain(expected), "claim: the store (left), the model (right)");
+        assert_eq!(plain(got.clone()), plain(expected), "claim: the store (left), the model (right)");
+        got.iter().for_each(|claimed| self.check_within_limits(claimed.attempt.id));
     }
 
     /// Parks a claim, enqueues, and looks whether that woke it; a claim that still waits is dropped.
