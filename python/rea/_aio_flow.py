@@ -10,6 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
     from typing import Any, Callable
+    from uuid import UUID
 
     from ._steps import Steps
     from .aio import Client, Handle
@@ -124,7 +125,7 @@ class Flow(FlowHandle):
         name: str,
         max_attempts: int | None = None,
         retry: str | None = None,
-        flow_id: str | None = None,
+        flow_id: str | UUID | None = None,
     ) -> None:
         self._graph = Graph(name, max_attempts, retry, flow_id, self._new_node)
         super().__init__(client, self._graph.id)

@@ -9,6 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
+    from uuid import UUID
 
     from ._steps import Steps
     from .client import Client
@@ -105,7 +106,7 @@ class Flow(FlowHandle):
         name: str,
         max_attempts: int | None = None,
         retry: str | None = None,
-        flow_id: str | None = None,
+        flow_id: str | UUID | None = None,
     ) -> None:
         self._graph = Graph(name, max_attempts, retry, flow_id, self._new_node)
         super().__init__(client, self._graph.id)
@@ -154,7 +155,7 @@ def flow(
     *,
     max_attempts: int | None = None,
     retry: str | None = None,
-    flow_id: str | None = None,
+    flow_id: str | UUID | None = None,
 ) -> Flow:
     """`with rea.flow("nightly", max_attempts=3) as flow:` calls of tasks in the block make nodes.
 

@@ -14,6 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from contextvars import Token
     from typing import Any, Callable
+    from uuid import UUID
 
     from ._edges import Edge, Parent
 
@@ -43,7 +44,7 @@ class Graph:
         name: str,
         max_attempts: int | None,
         retry: str | None,
-        flow_id: str | None,
+        flow_id: str | UUID | None,
         node: Callable[[Graph, str], Node],
     ) -> None:
         self.name = _options.text("the flow's name", name)

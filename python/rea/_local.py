@@ -1,11 +1,11 @@
 # A server that is not one, for tests: jobs and flows that are stored run here and now, in this process.
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import graphlib
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from . import _local_flows, _steps, aio, client
 from ._local_flows import FINAL, LocalFlow, LocalJob
@@ -282,13 +282,17 @@ class _AsyncioClient(aio.Client):
 
 
 class _InThread:
-    """An async task gets an event loop of its own: not in the thread where one runs already."""
+    """An async task gets an event loop of its own: not in the thread where one runs already. That is held up
+    meanwhile: what else runs in it would be taken for a part of the job.
+    """
 
     def __init__(self, here: InProcess) -> None:
         self._here = here
 
     async def exchange(self, *what: Any, **how: Any) -> Any:
-        return await asyncio.to_thread(self._here.exchange, *what, **how)
+        context = contextvars.copy_context()
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(context.run, self._here.exchange, *what, **how).result()
 
     def close(self) -> None:
         pass

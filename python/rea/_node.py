@@ -80,7 +80,7 @@ class Node(Place):
 
 
 def refuse_outside(name: str, takes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """TypeError for a call outside a block that was meant for one inside. `takes(word)`: the function does."""
+    """TypeError for a call outside a block that was meant to be inside. `takes(word)`: the function does."""
     for value in (*args, *kwargs.values()):
         if isinstance(value, Node):
             raise TypeError(

@@ -143,22 +143,24 @@ def wait(flow_id: str, timeout: float | None) -> Steps:
 
 def nodes(run: dict[str, Any]) -> Steps:
     """The newest job of every node by its name: a run makes anew what had failed, the rest is older."""
-    jobs: dict[str, dict[str, Any]] = {}
-    while True:
-        made_anew = set(jobs)
-        for one in run["nodes"]:
-            map_node = _OF_MAP.fullmatch(one["node"])
-            # A map that ran again may have made fewer jobs: then those of the run before are no more.
-            if one["node"] not in made_anew and not (map_node and map_node[1] in made_anew):
-                jobs[one["node"]] = one
-        if not run.get("retry_of"):
-            return jobs
+    runs = [run]
+    while runs[-1].get("retry_of"):
         try:
-            run = yield Ask(path(run["retry_of"]))
+            runs.append((yield Ask(path(runs[-1]["retry_of"]))))
         except Refused as error:
-            if error.status == 404:  # deleted, its time was over
-                return jobs
-            raise
+            if error.status != 404:
+                raise
+            break  # deleted, its time was over
+    jobs: dict[str, dict[str, Any]] = {}
+    for each in reversed(runs):
+        made = {one["node"]: one for one in each["nodes"]}
+        for name in list(jobs):
+            of_map = _OF_MAP.fullmatch(name)
+            # A map that ran again may have made fewer jobs: those of the run before are no more.
+            if of_map and of_map[1] in made:
+                del jobs[name]
+        jobs.update(made)
+    return jobs
 
 
 # --- the jobs of a node ---
@@ -194,11 +196,9 @@ def _count(name: str, jobs: dict[str, Any]) -> int:
 
 def node_names(jobs: Iterable[str], known_lists: Iterable[str]) -> list[str]:
     """The names of nodes: the jobs of a map are one."""
-    names = dict.fromkeys(known_lists)
-    for name in jobs:
-        of_map = _OF_MAP.fullmatch(name)
-        names[of_map[1] if of_map else name] = None
-    return list(names)
+    of_maps = ((name, _OF_MAP.fullmatch(name)) for name in jobs)
+    names = [of_map[1] if of_map else name for name, of_map in of_maps]
+    return list(dict.fromkeys([*names, *known_lists]))
 
 
 def node(flow_id: str, name: str, known_lists: Iterable[str]) -> Steps:

@@ -18,6 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any, overload
+    from uuid import UUID
 
     from ._generic import Enqueueable, P
     from ._steps import Steps
@@ -129,7 +130,7 @@ class Client:
         *,
         max_attempts: int | None = None,
         retry: str | None = None,
-        flow_id: str | None = None,
+        flow_id: str | UUID | None = None,
     ) -> Flow:
         """A flow to write down and store, as `aio.flow` makes it, on this server."""
         return Flow(self, name, max_attempts, retry, flow_id)
@@ -318,7 +319,7 @@ def flow(
     *,
     max_attempts: int | None = None,
     retry: str | None = None,
-    flow_id: str | None = None,
+    flow_id: str | UUID | None = None,
 ) -> Flow:
     """`async with aio.flow("nightly") as flow:` calls of tasks in the block make nodes; see `rea.flow`."""
     return default_client().flow(name, max_attempts=max_attempts, retry=retry, flow_id=flow_id)

@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any, overload
+    from uuid import UUID
 
     from . import aio
     from ._flow import Flow, FlowHandle
@@ -95,7 +96,7 @@ class Client:
         *,
         max_attempts: int | None = None,
         retry: str | None = None,
-        flow_id: str | None = None,
+        flow_id: str | UUID | None = None,
     ) -> Flow:
         """A flow to write down and store, as `rea.flow` makes it, on this server."""
         from ._flow import Flow

@@ -96,7 +96,7 @@ class Options(Enqueueable[P]):
         return graph.map(self.in_flow((ITEM, *args), kwargs), items)
 
     def in_flow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> JobRequest:
-        """A request for a node; what it waits for may be in the call, unless the function has such a parameter."""
+        """A request for a node; the call may say what it waits for, unless the function has such a name."""
         words = {
             word: kwargs[word]
             for word in CALL_WORDS

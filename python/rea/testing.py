@@ -16,7 +16,7 @@ from .task import Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any
 
     from ._generic import P
 
@@ -86,7 +86,7 @@ class FakeJob:
         self._root_id = root_id or self._task_id
         self._key = key or self._trace_id
 
-    def run(self, task: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Outcome:
+    def run(self, task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Outcome:
         """Runs the task as a worker would, in this thread, and tells how it ended; raises nothing of it.
 
         Arguments and result go through JSON as they would on their way. The timeout is not watched.
@@ -175,6 +175,6 @@ class _LoopRuns(BaseException):
         )
 
 
-def run(task: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Outcome:
+def run(task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Outcome:
     """Runs the task as the first attempt of a job; `FakeJob(...).run` for later ones and other keys."""
     return FakeJob().run(task, *args, **kwargs)
