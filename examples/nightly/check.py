@@ -58,10 +58,13 @@ def main():
         env["NO_PROXY"] = "127.0.0.1"
         args = ["--config", str(folder / "rea.toml")]
         with testing.Server(HERE / "nightly.py", env=env, args=args) as server:
-            say("the server runs")
 
             def ask(path):
                 return json.load(direct(server.url + path, timeout=10))
+
+            schedules = {one["name"] for one in ask("/schedules")["schedules"]}
+            assert schedules == {"nightly:nightly", "soon"}, schedules
+            say("the server runs")
 
             def until(what, look):
                 while True:

@@ -59,7 +59,7 @@ def of(depends_on: Any, on_failure: Any, on_finish: Any) -> list[Edge]:
         pairs = [(_parent(parent), on) for parent in depends_on]
     else:
         pairs = [(_parent(depends_on), on)]
-    return [Edge(parent, condition) for parent, condition in pairs]
+    return [Edge(parent, condition) for parent, condition in dict.fromkeys(pairs)]
 
 
 def _parent(value: Any) -> Parent:
@@ -75,11 +75,20 @@ def of_job(edges: list[Edge]) -> list[Any]:
     """What is sent with a job by itself, which can wait only for jobs that there are."""
     sent = []
     for edge in edges:
-        parent = edge.parent
-        # A node of a stored flow is a job too; both say what is wrong when they have no id.
-        named = _options.task_id("depends_on", parent if isinstance(parent, str) else parent.task_id)
-        sent.append(edge.wire("task_id", named))
+        sent.append(edge.wire("task_id", _options.task_id("depends_on", _id_of(edge.parent))))
     return sent
+
+
+def _id_of(parent: Parent) -> str:
+    if isinstance(parent, str):
+        return parent
+    if isinstance(parent, Node):
+        return parent.task_id
+    try:
+        return parent.task_id
+    except RuntimeError:
+        # A job of the same batch: what waits for it is sent along.
+        return parent.asked_id
 
 
 def node_name(value: Any) -> str:

@@ -106,7 +106,7 @@ class Sent(WithServer):
             stored = example_job.enqueue("stored")
             cases = [
                 (a, {}, ["fetch"]),
-                ([a, b], {}, ["fetch", "fetch_2"]),
+                ([a, b, a], {}, ["fetch", "fetch_2"]),
                 ((a, stored, known), {}, ["fetch", stored.task_id, known]),
                 (uuid.UUID(known), {}, [known]),
                 ("fetch_2", {}, ["fetch_2"]),
@@ -249,6 +249,13 @@ class Sent(WithServer):
             example_job.options(name="x").enqueue("c")
         with self.assertRaisesRegex(ValueError, "depends_on must be a UUID"):
             example_job.options(depends_on="parent").enqueue("c")
+
+    def test_edges_within_a_batch(self):
+        with rea.batch() as batch:
+            first = batch.enqueue(example_job, "first")
+            batch.enqueue(example_job.options(depends_on=first), "second")
+        jobs = self.sent()
+        self.assertEqual(jobs[1]["depends_on"], [jobs[0]["task_id"]])
 
     def test_a_stored_node_is_a_job_that_another_flow_may_wait_for(self):
         with rea.flow("one"):

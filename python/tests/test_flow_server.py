@@ -219,6 +219,13 @@ class Flows(OnServer):
         with self.assertRaisesRegex(JobFailed, "is skipped"):
             never.result(WAIT_S)
 
+    def test_a_job_waits_for_a_job_of_its_batch(self):
+        with rea.batch() as batch:
+            first = batch.enqueue(t.double, 4)
+            second = batch.enqueue(t.give.options(depends_on=first), "after")
+        self.assertEqual(second.result(WAIT_S), "after")
+        self.assertEqual(second.refresh()["depends_on"][0]["task_id"], first.task_id)
+
 
 class Cases(OnServer):
     """Of the list of known faults of other systems: each is named after its number there."""

@@ -2,6 +2,7 @@
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -41,7 +42,7 @@ class Example(unittest.TestCase):
             [sys.executable, str(FOLDER / "check.py")], env=env, capture_output=True, text=True, timeout=90
         )
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        told = [line.split("  ")[1].split(":")[0] for line in done.stdout.splitlines() if ":" in line]
+        told = re.findall(r"^ *[\d.]+ s  (\w+):", done.stdout, re.MULTILINE)
         self.assertEqual(told, ["tick", "failure", "alert", "retry", "success"])
 
     def test_in_process(self):
