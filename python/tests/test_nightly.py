@@ -45,6 +45,20 @@ class Example(unittest.TestCase):
         told = re.findall(r"^ *[\d.]+ s  (\w+):", done.stdout, re.MULTILINE)
         self.assertEqual(told, ["tick", "failure", "alert", "retry", "success"])
 
+    @unittest.skipUnless(support.find_program(), "no program rea: set REA_BIN, or build it with cargo")
+    def test_the_file_is_submitted_by_the_command_line(self):
+        self.source.write_bytes((FOLDER / "sales.csv").read_bytes())
+        program = support.find_program()
+        env = {"NIGHTLY_DIR": str(self.folder), "NIGHTLY_SOURCE": self.source.as_uri()}
+        with mock.patch.dict(os.environ, {"REA_BIN": program}):
+            with testing.Server(FOLDER / "nightly.py", env=env) as server:
+                command = [program, "flow", "submit", str(FOLDER / "nightly.toml"), "--wait=30", "--json"]
+                done = subprocess.run([*command, "--url", server.url], capture_output=True, text=True)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                flow = server.client.flow_handle(json.loads(done.stdout)["flow_id"])
+                self.assertEqual((flow.state(), flow.node_result("report")), ("success", 300))
+        self.assertIn("total: 300", (self.folder / "report.txt").read_text())
+
     def test_in_process(self):
         whole = (FOLDER / "sales.csv").read_bytes()
         for content, state, runs, result in [(whole, "success", 1, 300), (whole[:20], "dead", 3, None)]:
