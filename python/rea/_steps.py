@@ -239,19 +239,34 @@ def node_result(flow_id: str, name: str, known_lists: Iterable[str], timeout: fl
                 raise ResultTimeout(
                     f"node {name} of flow {run['name']} is still {state} after {timeout} s; it goes on"
                 )
-            wait_s = int(min(_calls.WAIT_STEP_S, left_s))
             if state in _FINAL:
+                wait_s = int(min(_calls.WAIT_STEP_S, left_s))
                 yield Ask(f"{path(flow_id)}?wait={wait_s}", wait_s=wait_s)
             else:
-                open_jobs = [one["task_id"] for one in found.all if one["state"] not in _FINAL]
-                body = {"task_ids": open_jobs[: _calls.BATCH_MAX], "wait": wait_s}
-                yield Ask("/jobs/wait", body, wait_s=wait_s)
+                yield from ended(
+                    [one["task_id"] for one in found.all if one["state"] not in _FINAL], deadline
+                )
         except ServerUnreachable:
             if left_s <= 0:
                 raise
             yield min(0.5, left_s)
         # Between the end of a job and that of its flow, and where the server answers long polls early.
         yield min(0.02, max(0.0, left_s))
+
+
+def ended(task_ids: list[str], deadline: float) -> Steps:
+    """Waits until these jobs have come to rest, or the deadline. Of many it asks only now and then."""
+    while task_ids:
+        left_s = max(0.0, deadline - time.monotonic())
+        wait_s = int(min(_calls.WAIT_STEP_S, left_s))
+        body = {"task_ids": task_ids[: _calls.BATCH_MAX], "wait": wait_s}
+        answer = yield Ask("/jobs/wait", body, wait_s=wait_s)
+        at_rest = {*answer["missing"], *(one["task_id"] for one in answer["jobs"])}
+        task_ids = [one for one in task_ids if one not in at_rest]
+        if left_s == 0:
+            return
+        if task_ids:
+            yield min(0.02 + len(task_ids) / 20_000, left_s)
 
 
 def results(jobs: list[dict[str, Any]]) -> Steps:

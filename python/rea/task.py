@@ -6,7 +6,7 @@ import functools
 
 from . import _options, _signature
 from ._generic import Enqueueable, P
-from ._node import CALL_WORDS, Node, current_flow, refuse_outside
+from ._node import CALL_WORDS, Node, current_flow, open_flow, refuse_outside
 from ._options import UNSET
 
 TYPE_CHECKING = False
@@ -68,7 +68,7 @@ class Task(_Typed[P, R]):
     ) -> Any: ...
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: F811
-        if current_flow() is not None:
+        if open_flow.get() is not None and current_flow() is not None:
             from .request import Options
 
             return Options(self, {})(*args, **kwargs)
