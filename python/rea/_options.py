@@ -2,6 +2,8 @@
 # or raises ValueError/TypeError that says what is right. Shared by the decorator and by `.options()`.
 from __future__ import annotations
 
+from ._node import CALL_WORDS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -24,6 +26,7 @@ UNSET = Unset()
 
 NAME_MAX = 200
 COUNT_MAX = 2**31 - 1
+CONCURRENCY_MAX = 1_000_000
 SECONDS_MAX = 1_000_000_000  # about 32 years: past any use, and far from overflow in milliseconds
 
 
@@ -155,6 +158,20 @@ def exceptions(name: str, value: Any) -> tuple[type[Exception], ...]:
     return classes
 
 
+def concurrency(name: str, value: Any) -> int:
+    return whole(name, value, 1, CONCURRENCY_MAX)
+
+
+def rate(name: str, value: Any) -> str:
+    """Starts in a window, such as "10/min", "100/s", "3/15min"; the server knows the bounds of a window."""
+    import re
+
+    units = "ms|s|sec|second|min|m|minute|h|hour|d|day"
+    if not isinstance(value, str) or not re.fullmatch(rf"\s*[1-9]\d*\s*/\s*\d*\s*({units})\s*", value):
+        raise ValueError(f'{name} must be starts in a window, such as "10/min" or "3/15min", not {value!r}')
+    return value
+
+
 on_crash = one_of("retry", "hold")
 catch_up = one_of("latest", "all", "none")
 overlap = one_of("skip", "queue", "allow", "cancel_old")
@@ -204,6 +221,7 @@ JOB_OPTIONS: dict[str, Callable[[str, Any], Any]] = {
     "key": text,
     "unique_for": seconds,
     "if_exists": one_of("keep", "replace", "reschedule"),
+    "concurrency_key": text,
     "timeout": timeout,
     "max_attempts": count,
     "retry_base": seconds,
@@ -220,16 +238,27 @@ JOB_OPTIONS: dict[str, Callable[[str, Any], Any]] = {
 def job_options(given: dict[str, Any]) -> dict[str, Any]:
     """Checks a job's options and returns those that were given, ready to send.
 
-    None means "not given", except for `timeout`, where it means "no limit" and UNSET means "not given".
+    None means "not given", except for `timeout`, where it means "no limit" and UNSET means "not given". Two
+    are not on the wire like this: "edges" is what `depends_on` and its companions come to, "name" a node's
+    name.
     """
+    from . import _edges
+
     wire: dict[str, Any] = {}
+    edges = _edges.of(*(given.pop(word, None) for word in CALL_WORDS))
+    if edges:
+        wire["edges"] = edges
+    if given.get("name") is not None:
+        wire["name"] = _edges.node_name(given["name"])
+    given.pop("name", None)
     for name, check in JOB_OPTIONS.items():
         value = given.pop(name, UNSET)
         if value is UNSET or (value is None and name != "timeout"):
             continue
         wire[name] = check(name, value)
     if given:
-        raise TypeError(f"no such option: {', '.join(sorted(given))}; there are {', '.join(JOB_OPTIONS)}")
+        known = ", ".join([*JOB_OPTIONS, *CALL_WORDS, "name"])
+        raise TypeError(f"no such option: {', '.join(sorted(given))}; there are {known}")
     if "delay" in wire and "run_at" in wire:
         raise ValueError("give delay or run_at, not both")
     return wire

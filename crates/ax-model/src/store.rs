@@ -9,15 +9,18 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::catalogue::TaskSpec;
+use crate::firing::{DueSchedules, Firing, Ticked, ToldTick};
 use crate::flow::{Edge, FlowCounts, FlowRetry, FlowState};
-use crate::gates::{JobWhy, QueueWhy};
+use crate::gates::{Asker, JobWhy, LimitUse, QueueWhy};
 use crate::ids::{JobId, NodeId, Token};
 use crate::job::{Cause, ErrorInfo, Job, Life, OnCrash, Progress, State};
 use crate::lifecycle::{Event, Fence, Refusal};
 use crate::new_job::NewJob;
+use crate::permits::{Limit, LimitWrite, Subject};
 use crate::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
-use crate::ticks::TickRecord;
 use crate::time::Timestamp;
+
+pub use crate::store_error::{StoreError, StoreErrorKind};
 
 /// The answer of a store, when it comes.
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -83,6 +86,16 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Changes one queue's switches; the reply comes after it is on disk, and no claim made after it disobeys.
     fn set_queue(&self, change: QueueChange) -> Reply<'_, Queue>;
 
+    /// Changes limits, in order, in one transaction; the reply comes after it is on disk, and no claim made after it disobeys.
+    /// What is active already stays so. The answer is each subject's own limit as it is then.
+    fn set_limits(&self, writes: Vec<LimitWrite>) -> Reply<'_, Vec<Option<Limit>>>;
+
+    /// Stored limits after `after`, by scope and name, and what is used of them; at most `limit`.
+    fn limits(&self, after: Option<Subject>, limit: usize, node: NodeId) -> Reply<'_, Vec<LimitUse>>;
+
+    /// What one queue, task or key may have and has, whether it has a limit of its own or not.
+    fn limit_use(&self, subject: Subject, node: NodeId) -> Reply<'_, LimitUse>;
+
     /// Every queue that has ever had a job or a setting.
     fn queues(&self) -> Reply<'_, Vec<Queue>>;
 
@@ -144,11 +157,11 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Kept counts and sums of every (queue, task) pair that has something to count, oldest pair first: never a scan.
     fn lanes(&self) -> Reply<'_, Vec<LaneStats>>;
 
-    /// What stands between a job and a claim by whoever offers `offers`.
-    fn why(&self, id: JobId, offers: Arc<[String]>) -> Reply<'_, Option<JobWhy>>;
+    /// What stands between a job and a claim by `asker`.
+    fn why(&self, id: JobId, asker: Asker) -> Reply<'_, Option<JobWhy>>;
 
     /// The same of a queue; `None` = there is no such queue.
-    fn why_queue(&self, name: String, offers: Arc<[String]>) -> Reply<'_, Option<QueueWhy>>;
+    fn why_queue(&self, name: String, asker: Asker) -> Reply<'_, Option<QueueWhy>>;
 
     /// Compares everything kept twice (counts, claim column, leases) with the rows; an empty answer is a sound store.
     fn check(&self) -> Reply<'_, Vec<String>>;
@@ -337,6 +350,8 @@ pub struct Claimed {
     pub priority: u8,
     /// When it was due.
     pub due: Timestamp,
+    /// Due time and row of the job whose place in the order it took: its own, or where keys take turns that of another.
+    pub place: (Timestamp, i64),
     /// When it was enqueued.
     pub created_at: Timestamp,
     /// When it was claimed.
@@ -462,7 +477,7 @@ pub struct QueueChange {
     pub name: String,
     /// Stop or let go.
     pub paused: Option<bool>,
-    /// Most active jobs at a time; `Some(None)` lifts the limit.
+    /// Most active jobs at a time, as `set_limits` sets it; `Some(None)` lifts the limit.
     pub concurrency: Option<Option<u32>>,
     /// Why it is paused, for people. Kept while the pause lasts.
     pub reason: Option<String>,
@@ -479,70 +494,10 @@ pub struct Queue {
     pub paused_since: Option<Timestamp>,
     /// Why, if a reason was given.
     pub pause_reason: Option<String>,
-    /// Most active jobs at a time.
-    pub concurrency: Option<u32>,
+    /// What limits it, and whether its keys take turns.
+    pub limit: Limit,
     /// Its jobs by state, `State::ALL` order.
     pub by_state: [u64; 9],
-}
-
-/// Schedules with something to decide.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DueSchedules {
-    /// Those.
-    pub schedules: Vec<Schedule>,
-    /// The next tick of any other.
-    pub next: Option<Timestamp>,
-}
-
-/// Whose ticks are to be decided.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Firing {
-    /// The schedule.
-    pub name: String,
-    /// The revision that `kind` was made of; under another one nothing is done (`Stale`).
-    pub revision: i64,
-    /// By the rule or by hand.
-    pub kind: FiringKind,
-}
-
-/// What makes a schedule fire.
-#[derive(Clone, Debug, PartialEq)]
-pub enum FiringKind {
-    /// Its ticks: the job of each is this one under a name of its own; or why there can be none.
-    Due(Result<Box<NewJob>, String>),
-    /// A person: this job, now, whatever the schedule says.
-    ByHand(Box<NewJob>),
-}
-
-/// What a firing came to.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Ticked {
-    /// Ticks that made a job, in order.
-    pub runs: Vec<TickRun>,
-    /// Those that made none.
-    pub records: Vec<TickRecord>,
-    /// Jobs that were cancelled first, or asked to end.
-    pub cancelled: Vec<Applied>,
-    /// It can't fire any more.
-    pub trouble: Option<String>,
-}
-
-/// What became of ticks, as it is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToldTick {
-    /// The record.
-    pub record: TickRecord,
-    /// Where its job stands.
-    pub state: Option<State>,
-}
-
-/// A tick that made a job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TickRun {
-    /// The tick.
-    pub tick: Timestamp,
-    /// Its job; not `created` = it was there already.
-    pub job: Enqueued,
 }
 
 /// How far a prune got.
@@ -721,51 +676,5 @@ impl DayTotals {
         self.dead += other.dead;
         self.run_us = self.run_us.saturating_add(other.run_us);
         self.runs += other.runs;
-    }
-}
-
-/// The store's own trouble.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreError {
-    /// What a caller can do about it.
-    pub kind: StoreErrorKind,
-    /// For people.
-    pub message: String,
-}
-
-/// One variant for each thing a caller does differently.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum StoreErrorKind {
-    /// Another program holds the file; nothing was written; try again.
-    Busy,
-    /// The disk is full; nothing was written; try again when there is room.
-    Full,
-    /// Reading or writing failed; nothing of this request is known to be written; try again.
-    Io,
-    /// The file is damaged, or not a store of ours, or of a newer program. Stop.
-    Unusable,
-    /// The store has been closed.
-    Closed,
-}
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for StoreError {}
-
-impl StoreError {
-    /// An error of `kind`.
-    #[must_use]
-    pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> StoreError {
-        StoreError { kind, message: message.into() }
-    }
-
-    /// The same request may succeed later.
-    #[must_use]
-    pub fn is_temporary(&self) -> bool {
-        matches!(self.kind, StoreErrorKind::Busy | StoreErrorKind::Full | StoreErrorKind::Io)
     }
 }

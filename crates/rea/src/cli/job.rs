@@ -89,7 +89,7 @@ fn print(job: &Value, exact: &Exact, past: &Value, why: Option<&Waits>) -> Resul
         pair("flow", format!("{}, node {}", word(&job["flow_id"]), word(&job["node"])))?;
     }
     upstream(&job["depends_on"])?;
-    for name in ["key", "start_before"] {
+    for name in ["key", "concurrency_key", "start_before"] {
         if !job[name].is_null() {
             pair(name, word(&job[name]))?;
         }

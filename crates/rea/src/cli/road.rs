@@ -134,6 +134,16 @@ impl Road {
     }
 
     /// Changes something.
+    pub(super) async fn put(&mut self, path: &str, body: String) -> Result<Value, Failure> {
+        parse(&self.ask(Method::PUT, path, body.into_bytes(), Duration::ZERO).await?)
+    }
+
+    /// Takes something away.
+    pub(super) async fn delete(&mut self, path: &str) -> Result<Value, Failure> {
+        parse(&self.ask(Method::DELETE, path, Vec::new(), Duration::ZERO).await?)
+    }
+
+    /// Changes something.
     pub(super) async fn post(&mut self, path: &str, body: String) -> Result<Value, Failure> {
         parse(&self.ask(Method::POST, path, body.into_bytes(), Duration::ZERO).await?)
     }
@@ -333,7 +343,7 @@ fn client_token(reach: &settings::Reach) -> Result<Option<Token>, Failure> {
 
 fn build<B>(method: Method, path: &str, host: &str, token: Option<&Token>, body: B) -> Result<Request<B>, Failure> {
     let mut request = Request::builder().uri(path).header(header::HOST, host);
-    if method == Method::POST {
+    if method == Method::POST || method == Method::PUT {
         request = request.header(header::CONTENT_TYPE, "application/json");
     }
     if let Some(token) = token {

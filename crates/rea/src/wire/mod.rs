@@ -5,6 +5,7 @@ pub mod flow;
 pub mod flow_view;
 pub(crate) mod items;
 pub mod job;
+pub mod limit;
 pub mod number;
 pub mod redact;
 pub mod request;

@@ -9,6 +9,7 @@ mod events;
 mod flows;
 mod guard;
 mod job;
+mod limits;
 mod listen;
 mod listing;
 mod metrics;
