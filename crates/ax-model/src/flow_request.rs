@@ -161,6 +161,8 @@ pub struct MapRest {
     on_crash: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tags: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    concurrency_key: Option<String>,
 }
 
 impl MapTemplate {
@@ -192,6 +194,7 @@ impl MapTemplate {
             retry_cap_ms: rest.retry_cap_ms,
             on_crash: rest.on_crash.and_then(|word| crate::job::OnCrash::from_word(&word)),
             tags: rest.tags,
+            concurrency_key: rest.concurrency_key,
             root_id: Some(root),
             place: Some(Place { flow, node: item_name(&self.node, index), made_by: Some((map, index)) }),
             ..JobRequest::new(&self.task, "")
@@ -271,6 +274,9 @@ impl FlowRequest {
                 edges += job.edges.len();
                 jobs.push(job);
             }
+        }
+        if jobs.is_empty() {
+            return wrong(None, "nodes", "make no jobs: every map is over an empty list");
         }
         if edges > limits.edges {
             let problem = format!(
@@ -498,6 +504,7 @@ impl NodeRequest {
                 retry_cap_ms: base.retry_cap_ms,
                 on_crash: base.on_crash.map(|on_crash| on_crash.as_str().to_owned()),
                 tags: base.tags.clone(),
+                concurrency_key: base.concurrency_key.clone(),
             },
         };
         let list = known.get(source).map_or_else(|| markers::result_of(source), Known::marker);
