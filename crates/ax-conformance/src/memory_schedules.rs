@@ -1,7 +1,8 @@
 //! Schedules and ticks of the plain model.
 
+use ax_model::firing::{DueSchedules, Firing, FiringKind, TickRun, Ticked, ToldTick};
 use ax_model::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal, change};
-use ax_model::store::{Act, DueSchedules, Enqueued, Firing, FiringKind, Target, TickRun, Ticked, ToldTick};
+use ax_model::store::{Act, Enqueued, Target};
 use ax_model::ticks::{self, Facts, Reason, TickOutcome, TickRecord};
 use ax_model::{Event, JobId, NewJob, Timestamp};
 

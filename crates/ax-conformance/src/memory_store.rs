@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
+use ax_model::firing::{DueSchedules, Firing, Ticked, ToldTick};
 use ax_model::flow::FlowRetry;
 use ax_model::gates::{Asker, JobWhy, LimitUse, QueueWhy};
 use ax_model::job::Job;
@@ -13,9 +14,9 @@ use ax_model::permits::LimitWrite;
 use ax_model::priority::Ageing;
 use ax_model::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
 use ax_model::store::{
-    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, DueSchedules, EnqueueRefusal, Enqueued,
-    Filter, Firing, Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow,
-    Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError, Ticked, ToldTick, Upstream,
+    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, Flow,
+    FlowFilter, FlowHead, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue,
+    QueueChange, Recovered, Reply, Store, StoreError, Upstream,
 };
 use ax_model::{
     Clock, Event, JobId, Limit, NewJob, NodeId, Progress, Refusal, Scope, State, Subject, TaskSpec, Timestamp,

@@ -124,7 +124,6 @@ impl Pair {
         match self.below(27) {
             20 | 21 => self.submit_flow(),
             22 => self.act_on_flow(),
-            23 => self.set_limits(),
             0..=4 => self.enqueue(),
             5..=7 => self.claim(),
             8..=12 => self.apply(),

@@ -1,8 +1,9 @@
 //! Schedules in random histories: changed, fired by several nodes, and looked at.
 
+use ax_model::firing::{Firing, FiringKind};
 use ax_model::grid::Timing;
 use ax_model::schedule::{CatchUp, Declaration, DeclaredBy, Overlap, Schedule, ScheduleChange, ScheduleSpec, Template};
-use ax_model::store::{Firing, FiringKind, Store};
+use ax_model::store::Store;
 use ax_model::{Clock, Timestamp};
 
 use super::{Pair, QUEUES, TASKS};
@@ -36,13 +37,13 @@ impl Pair {
                 ScheduleChange::Edit { revision: there - i64::from(self.one_in(4)), spec }
             }
             4..=6 => {
-                let by = self.choose(&DeclaredBy::ALL);
+                let by = self.choose(DeclaredBy::ALL);
                 let text = self.choose(&["one", "two"]).to_owned();
                 ScheduleChange::Declare { spec, declaration: Declaration { by, text } }
             }
             7 => ScheduleChange::Pause { reason: self.choose(&[None, Some("a move")]).map(str::to_owned) },
             8 => ScheduleChange::Resume,
-            _ if self.one_in(2) => ScheduleChange::Withdraw(self.choose(&DeclaredBy::ALL)),
+            _ if self.one_in(2) => ScheduleChange::Withdraw(self.choose(DeclaredBy::ALL)),
             _ => ScheduleChange::Delete,
         };
         (name, change)
@@ -60,7 +61,7 @@ impl Pair {
             },
         };
         let template = Template { queue: Some(self.choose(&QUEUES).to_owned()), ..Template::new(self.choose(&TASKS)) };
-        let (catch_up, overlap) = (self.choose(&CatchUp::ALL), self.choose(&Overlap::ALL));
+        let (catch_up, overlap) = (self.choose(CatchUp::ALL), self.choose(Overlap::ALL));
         ScheduleSpec { name: name.to_owned(), timing, template, catch_up, overlap }
     }
 

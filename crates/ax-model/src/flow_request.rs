@@ -255,7 +255,7 @@ impl FlowRequest {
         chance: &mut Chance,
         mut resolve: impl FnMut(JobRequest, &mut Chance) -> Result<NewJob, E>,
     ) -> Result<(NewFlow, Vec<NewJob>), FlowError<E>> {
-        name("name", &self.name, limits).or_else(|invalid| Err(FlowError::Flow { node: None, invalid }))?;
+        name("name", &self.name, limits).map_err(|invalid| FlowError::Flow { node: None, invalid })?;
         let max_attempts = match u32::try_from(self.max_attempts.unwrap_or(1)) {
             Ok(n) if (1..=MAX_TRIES).contains(&n) => n,
             _ => return wrong(None, "max_attempts", format!("must be 1 to {MAX_TRIES} (1 = a single run)")),
@@ -301,7 +301,7 @@ impl FlowRequest {
         let mut seen = HashSet::new();
         for node in &self.nodes {
             name("name", &node.name, limits)
-                .or_else(|invalid| Err(FlowError::Flow { node: Some(node.name.clone()), invalid }))?;
+                .map_err(|invalid| FlowError::Flow { node: Some(node.name.clone()), invalid })?;
             if node.name.parse::<JobId>().is_ok() {
                 return wrong(Some(&node.name), "name", "looks like a job id; it would be taken for one");
             }
@@ -360,7 +360,7 @@ impl FlowRequest {
                     if let Some(last) = ids.len().checked_sub(1) {
                         let longest = item_name(&node.name, u32::try_from(last).unwrap_or(u32::MAX));
                         name("name", &longest, limits)
-                            .or_else(|invalid| Err(FlowError::Flow { node: Some(node.name.clone()), invalid }))?;
+                            .map_err(|invalid| FlowError::Flow { node: Some(node.name.clone()), invalid })?;
                     }
                     Known::Jobs(ids)
                 }

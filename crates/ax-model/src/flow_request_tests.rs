@@ -1,3 +1,5 @@
+//! Flows as people write them: what is taken, what is refused, and where.
+
 use std::collections::BTreeMap;
 
 use super::*;

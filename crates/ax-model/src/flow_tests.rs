@@ -1,3 +1,5 @@
+//! Edges and flows as tables.
+
 use super::*;
 
 const FINAL: [State; 4] = [State::Success, State::Dead, State::Cancelled, State::Skipped];

@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::catalogue::TaskSpec;
+use crate::firing::{DueSchedules, Firing, Ticked, ToldTick};
 use crate::flow::{Edge, FlowCounts, FlowRetry, FlowState};
 use crate::gates::{Asker, JobWhy, LimitUse, QueueWhy};
 use crate::ids::{JobId, NodeId, Token};
@@ -17,8 +18,9 @@ use crate::lifecycle::{Event, Fence, Refusal};
 use crate::new_job::NewJob;
 use crate::permits::{Limit, LimitWrite, Subject};
 use crate::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
-use crate::ticks::TickRecord;
 use crate::time::Timestamp;
+
+pub use crate::store_error::{StoreError, StoreErrorKind};
 
 /// The answer of a store, when it comes.
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -496,66 +498,6 @@ pub struct Queue {
     pub by_state: [u64; 9],
 }
 
-/// Schedules with something to decide.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DueSchedules {
-    /// Those.
-    pub schedules: Vec<Schedule>,
-    /// The next tick of any other.
-    pub next: Option<Timestamp>,
-}
-
-/// Whose ticks are to be decided.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Firing {
-    /// The schedule.
-    pub name: String,
-    /// The revision that `kind` was made of; under another one nothing is done (`Stale`).
-    pub revision: i64,
-    /// By the rule or by hand.
-    pub kind: FiringKind,
-}
-
-/// What makes a schedule fire.
-#[derive(Clone, Debug, PartialEq)]
-pub enum FiringKind {
-    /// Its ticks: the job of each is this one under a name of its own; or why there can be none.
-    Due(Result<Box<NewJob>, String>),
-    /// A person: this job, now, whatever the schedule says.
-    ByHand(Box<NewJob>),
-}
-
-/// What a firing came to.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Ticked {
-    /// Ticks that made a job, in order.
-    pub runs: Vec<TickRun>,
-    /// Those that made none.
-    pub records: Vec<TickRecord>,
-    /// Jobs that were cancelled first, or asked to end.
-    pub cancelled: Vec<Applied>,
-    /// It can't fire any more.
-    pub trouble: Option<String>,
-}
-
-/// What became of ticks, as it is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToldTick {
-    /// The record.
-    pub record: TickRecord,
-    /// Where its job stands.
-    pub state: Option<State>,
-}
-
-/// A tick that made a job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TickRun {
-    /// The tick.
-    pub tick: Timestamp,
-    /// Its job; not `created` = it was there already.
-    pub job: Enqueued,
-}
-
 /// How far a prune got.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
@@ -732,51 +674,5 @@ impl DayTotals {
         self.dead += other.dead;
         self.run_us = self.run_us.saturating_add(other.run_us);
         self.runs += other.runs;
-    }
-}
-
-/// The store's own trouble.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreError {
-    /// What a caller can do about it.
-    pub kind: StoreErrorKind,
-    /// For people.
-    pub message: String,
-}
-
-/// One variant for each thing a caller does differently.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum StoreErrorKind {
-    /// Another program holds the file; nothing was written; try again.
-    Busy,
-    /// The disk is full; nothing was written; try again when there is room.
-    Full,
-    /// Reading or writing failed; nothing of this request is known to be written; try again.
-    Io,
-    /// The file is damaged, or not a store of ours, or of a newer program. Stop.
-    Unusable,
-    /// The store has been closed.
-    Closed,
-}
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for StoreError {}
-
-impl StoreError {
-    /// An error of `kind`.
-    #[must_use]
-    pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> StoreError {
-        StoreError { kind, message: message.into() }
-    }
-
-    /// The same request may succeed later.
-    #[must_use]
-    pub fn is_temporary(&self) -> bool {
-        matches!(self.kind, StoreErrorKind::Busy | StoreErrorKind::Full | StoreErrorKind::Io)
     }
 }

@@ -1,12 +1,13 @@
 //! Schedules and their ticks: changed, found when due, and fired. What becomes of a tick is decided by `ax_model::ticks`.
 
+use ax_model::firing::{DueSchedules, Firing, FiringKind, TickRun, Ticked, ToldTick};
 use ax_model::grid::{Count, Timing};
 use ax_model::lifecycle::Event;
 use ax_model::schedule::{
     CatchUp, Changed, Declaration, DeclaredBy, Overlap, Pause, Schedule, ScheduleChange, ScheduleRefusal, ScheduleSpec,
     Template, change,
 };
-use ax_model::store::{Act, DueSchedules, Enqueued, Firing, FiringKind, StoreError, Target, TickRun, Ticked, ToldTick};
+use ax_model::store::{Act, Enqueued, StoreError, Target};
 use ax_model::ticks::{self, Facts, LATE_MS, Plan, Reason, TickOutcome, TickRecord};
 use ax_model::{JobId, NewJob, State, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};

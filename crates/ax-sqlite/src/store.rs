@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ax_model::fair::Rounds;
+use ax_model::firing::{DueSchedules, Firing, Ticked, ToldTick};
 use ax_model::flow::FlowRetry;
 use ax_model::gates::{Asker, JobWhy, LimitUse, QueueWhy};
 use ax_model::job::{Job, State};
@@ -18,9 +19,9 @@ use ax_model::permits::LimitWrite;
 use ax_model::priority::{Ageing, Picker};
 use ax_model::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
 use ax_model::store::{
-    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, DueSchedules, EnqueueRefusal, Enqueued,
-    Filter, Firing, Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow,
-    Page, Pruned, Queue, QueueChange, Recovered, Reply, Store, StoreError, StoreErrorKind, Ticked, ToldTick, Upstream,
+    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, Flow,
+    FlowFilter, FlowHead, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue,
+    QueueChange, Recovered, Reply, Store, StoreError, StoreErrorKind, Upstream,
 };
 use ax_model::{Clock, JobId, Limit, NodeId, Progress, Subject, TaskSpec, Timestamp};
 use rusqlite::{Connection, ErrorCode, OpenFlags};

@@ -4,9 +4,10 @@ use std::fmt;
 
 use ax_model::catalogue::nearest;
 use ax_model::cron::{Fire, Oddity, Rule};
+use ax_model::firing::{Firing, FiringKind, TickRun, ToldTick};
 use ax_model::grid::Timing;
 use ax_model::schedule::{Schedule, ScheduleChange, ScheduleRefusal, ScheduleRequest};
-use ax_model::store::{DayTotals, Firing, FiringKind, StoreError, TickRun, ToldTick};
+use ax_model::store::{DayTotals, StoreError};
 use ax_model::{Invalid, Timestamp};
 
 use crate::client::Client;
@@ -143,6 +144,23 @@ impl Client {
     /// There is none of that name.
     pub async fn pause_schedule(&self, name: &str, reason: Option<String>) -> Result<Schedule, ScheduleError> {
         self.change_schedule(name.to_owned(), ScheduleChange::Pause { reason }).await
+    }
+
+    /// Pauses every schedule that is not paused; the names of all.
+    ///
+    /// # Errors
+    /// The store's own trouble.
+    pub async fn pause_schedules(&self, reason: &str) -> Result<Vec<String>, StoreError> {
+        let (mut names, mut changes) = (vec![], vec![]);
+        schedules::each(&self.node, |schedule| {
+            names.push(schedule.spec.name.clone());
+            if schedule.pause.is_none() {
+                changes.push((schedule.spec.name, ScheduleChange::Pause { reason: Some(reason.to_owned()) }));
+            }
+        })
+        .await?;
+        schedules::change(&self.node, changes).await?;
+        Ok(names)
     }
 
     /// Lets a paused schedule fire again. What it has missed is skipped.

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ax_model::firing::{Firing, FiringKind, Ticked};
 use ax_model::schedule::{Changed, Declaration, DeclaredBy, Schedule, ScheduleChange, ScheduleRefusal, Template};
-use ax_model::store::{Firing, FiringKind, StoreError, Ticked};
+use ax_model::store::StoreError;
 use ax_model::ticks::{TickOutcome, TickRecord};
 use ax_model::{NewJob, ScheduleSpec, State, TaskSpec, Timestamp};
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use ax_model::catalogue::nearest;
+use ax_model::firing::ToldTick;
 use ax_model::flow_request::MAP_TASK;
 use ax_model::gates::{Asker, JobWhy, QueueWhy};
-use ax_model::store::{StoreError, ToldTick};
+use ax_model::store::StoreError;
 use ax_model::{JobId, Schedule, Timestamp};
 
 use crate::client::Client;

@@ -6,7 +6,7 @@ use ax_model::schedule::{
     CatchUp, Declaration, DeclaredBy, Overlap, Schedule, ScheduleChange, ScheduleRefusal, ScheduleRequest, ScheduleSpec,
     Template,
 };
-use ax_model::store::{Firing, FiringKind, Ticked};
+use ax_model::firing::{Firing, FiringKind, Ticked};
 use ax_model::ticks::{QUEUED_MAX, Reason, TickOutcome, TickRecord, job_id};
 use ax_model::{JobId, JobRequest, State, Tick, Timestamp};
 

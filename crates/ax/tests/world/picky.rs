@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use ax::model::firing::{DueSchedules, Firing, Ticked, ToldTick};
 use ax::model::gates::{Asker, JobWhy, LimitUse, QueueWhy};
 use ax::model::new_job::NewJob;
 use ax::model::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
 use ax::model::store::{
-    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, DueSchedules, EnqueueRefusal, Firing, LaneStats, Matching,
-    NewFlow, Pruned, Recovered, Reply, Ticked, ToldTick, Upstream,
+    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, EnqueueRefusal, LaneStats, Matching, NewFlow, Pruned,
+    Recovered, Reply, Upstream,
 };
 use ax::model::{Event, Progress};
 use ax::{

@@ -21,8 +21,9 @@ const EXAMPLES: &str = "Examples:
   rea restore /backups/rea-2026-11-30.tar --db rea.db
   rea queue list; rea jobs --state dispatched,running      look at what came back
   rea queue resume default                                 let it go
+  rea schedule list; rea schedule resume NAME              and what runs by the clock
 
-Jobs that have run since the backup was made would run again, so all queues are paused.";
+Jobs that have run since the backup was made would run again, so all queues and schedules are paused.";
 
 /// How long jobs of a dead server may take to be gone.
 const DEAD_WARDENS_TIMEOUT: Duration = Duration::from_secs(10);
@@ -74,7 +75,7 @@ impl Restore {
         }
         let mut engine = reach.engine.clone();
         engine.path = new.store.clone();
-        let paused = pause_all(&engine, &manifest.made_at).await?;
+        let (paused, schedules) = pause_all(&engine, &manifest.made_at).await?;
         make_whole(&db)?;
         let kept = put_in_place(&new, &db).map_err(|e| {
             Failure::new(Exit::Unreachable, format!("can't put the store in place: {e}"))
@@ -84,7 +85,7 @@ impl Restore {
         if self.json {
             return show::json(&json!({
                 "db": db.to_string_lossy(), "made_at": manifest.made_at, "jobs": jobs, "logs": manifest.logs,
-                "paused_queues": paused, "kept": kept.as_ref().map(|k| k.to_string_lossy()),
+                "paused_queues": paused, "paused_schedules": schedules, "kept": kept.as_ref().map(|k| k.to_string_lossy()),
             }))
             .map(|()| Exit::Ok);
         }
@@ -103,6 +104,9 @@ impl Restore {
             ))?;
         }
         line(format!("all queues are paused: {}", show::words(&json!(paused))))?;
+        if !schedules.is_empty() {
+            line(format!("all schedules are paused: {}", show::words(&json!(schedules))))?;
+        }
         line("\nJobs that have run since then would run again. Look first: rea jobs; rea queue list")?;
         line("then start the server (rea serve …) and let go what may run: rea queue resume NAME")?;
         Ok(Exit::Ok)
@@ -139,11 +143,13 @@ fn has_content(db: &Path) -> bool {
     fs::metadata(db).is_ok_and(|file| file.len() > 0)
 }
 
-/// Brings the store up to this program's schema and pauses every queue in it. Queues that were paused keep their reason.
-async fn pause_all(options: &ax::Options, made_at: &str) -> Result<Vec<String>, Failure> {
+/// Brings the store up to this program's schema and pauses every queue and every schedule in it. What was paused keeps its
+/// reason.
+async fn pause_all(options: &ax::Options, made_at: &str) -> Result<(Vec<String>, Vec<String>), Failure> {
     let trouble = |e: ax::StoreError| Failure::new(Exit::Failed, format!("the restored store can't be used: {e}"));
     let engine = open_store(options, LOCK_WAIT).await.map_err(|e| cannot_open(&options.path, e))?;
     let client = engine.client();
+    let reason = format!("restored from a backup of {made_at}");
     let paused = async {
         let queues = client.queues().await?;
         let mut names: Vec<String> = queues.iter().map(|queue| queue.name.clone()).collect();
@@ -151,11 +157,11 @@ async fn pause_all(options: &ax::Options, made_at: &str) -> Result<Vec<String>, 
             names.push(DEFAULT_QUEUE.to_owned());
         }
         for name in names.iter().filter(|name| !queues.iter().any(|queue| queue.paused && queue.name == **name)) {
-            let reason = Some(format!("restored from a backup of {made_at}"));
+            let reason = Some(reason.clone());
             let change = QueueChange { name: name.clone(), paused: Some(true), reason, ..QueueChange::default() };
             client.set_queue(change).await?;
         }
-        Ok(names)
+        Ok((names, client.pause_schedules(&reason).await?))
     }
     .await;
     engine.close().await;

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use ax::SchedulePlan;
 use ax::model::Schedule;
 use ax::model::cron::{Fire, Oddity};
+use ax::model::firing::{TickRun, ToldTick};
 use ax::model::grid::Timing;
 use ax::model::schedule::Template;
-use ax::model::store::{TickRun, ToldTick};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
