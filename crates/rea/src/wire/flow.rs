@@ -96,7 +96,7 @@ impl Nodes<'_> {
             return Err(Problem::field("nodes", format!("are more than {}, which is the limit", self.limits.batch)));
         }
         let unnamed = |problem: Problem| problem.within(&format!("node {index}")).with("index", index);
-        let fields = fields_once(raw.get().as_bytes(), NODE_FIELDS.len()).map_err(|problem| match &name {
+        let fields = split(raw.get().as_bytes(), NODE_FIELDS.len()).map_err(|problem| match &name {
             Some(name) => problem.at_node(name),
             None => unnamed(problem),
         })?;
@@ -110,7 +110,8 @@ impl Nodes<'_> {
             (None, Some(own)) => own,
             (None, None) => return Err(unnamed(Problem::field("name", "is missing"))),
         };
-        let node = self.fields(&fields).map_err(|problem| problem.at_node(&name))?;
+        let node =
+            request::once(&fields).and_then(|()| self.fields(&fields)).map_err(|problem| problem.at_node(&name))?;
         self.read.push(NodeRequest { name, ..node });
         Ok(())
     }

@@ -92,12 +92,18 @@ pub(crate) fn parse_among(
 /// The object's fields in order, each once, their values still text; see `split`.
 pub(crate) fn fields_once(body: &[u8], most: usize) -> Result<Vec<(Cow<'_, str>, &RawValue)>, Problem> {
     let fields = split(body, most)?;
+    once(&fields)?;
+    Ok(fields)
+}
+
+/// No field is there twice.
+pub(crate) fn once(fields: &[(Cow<'_, str>, &RawValue)]) -> Result<(), Problem> {
     for (i, (name, _)) in fields.iter().enumerate() {
         if fields[..i].iter().any(|(earlier, _)| earlier == name) {
             return Err(Problem::field(name, "is given twice"));
         }
     }
-    Ok(fields)
+    Ok(())
 }
 
 /// The object's fields in order, their values still text. Of more than `most` only so many and one are kept: one that is
