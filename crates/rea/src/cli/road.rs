@@ -333,7 +333,7 @@ fn client_token(reach: &settings::Reach) -> Result<Option<Token>, Failure> {
 
 fn build<B>(method: Method, path: &str, host: &str, token: Option<&Token>, body: B) -> Result<Request<B>, Failure> {
     let mut request = Request::builder().uri(path).header(header::HOST, host);
-    if method == Method::POST {
+    if method != Method::GET {
         request = request.header(header::CONTENT_TYPE, "application/json");
     }
     if let Some(token) = token {
