@@ -24,6 +24,7 @@ UNSET = Unset()
 
 NAME_MAX = 200
 COUNT_MAX = 2**31 - 1
+CONCURRENCY_MAX = 1_000_000
 SECONDS_MAX = 1_000_000_000  # about 32 years: past any use, and far from overflow in milliseconds
 
 
@@ -155,6 +156,20 @@ def exceptions(name: str, value: Any) -> tuple[type[Exception], ...]:
     return classes
 
 
+def concurrency(name: str, value: Any) -> int:
+    return whole(name, value, 1, CONCURRENCY_MAX)
+
+
+def rate(name: str, value: Any) -> str:
+    """Starts in a window, such as "10/min", "100/s", "3/15min"; the server knows the bounds of a window."""
+    import re
+
+    units = "ms|s|sec|second|min|m|minute|h|hour|d|day"
+    if not isinstance(value, str) or not re.fullmatch(rf"\s*[1-9]\d*\s*/\s*\d*\s*({units})\s*", value):
+        raise ValueError(f'{name} must be starts in a window, such as "10/min" or "3/15min", not {value!r}')
+    return value
+
+
 on_crash = one_of("retry", "hold")
 catch_up = one_of("latest", "all", "none")
 overlap = one_of("skip", "queue", "allow", "cancel_old")
@@ -204,6 +219,7 @@ JOB_OPTIONS: dict[str, Callable[[str, Any], Any]] = {
     "key": text,
     "unique_for": seconds,
     "if_exists": one_of("keep", "replace", "reschedule"),
+    "concurrency_key": text,
     "timeout": timeout,
     "max_attempts": count,
     "retry_base": seconds,

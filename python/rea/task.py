@@ -99,6 +99,7 @@ class Task(_Typed[P, R]):
         retry_base: Seconds | None = None,
         retry_cap: Seconds | None = None,
         on_crash: str | None = None,
+        concurrency_key: str | None = None,
         callback_url: str | None = None,
     ) -> Options[P]:
         """Settings for one job: `send.options(priority=1, delay=60).enqueue(...)`. Times are in seconds."""
@@ -128,6 +129,9 @@ def task(  # noqa: F811  (an overload, which ruff does not see)
     on_crash: str | None = ...,
     max_interruptions: int | None = ...,
     memory: int | str | None = ...,
+    concurrency: int | None = ...,
+    rate: str | None = ...,
+    concurrency_key: str | None = ...,
     name: str | None = ...,
     schedule: str | None = ...,
     timezone: str | None = ...,
@@ -152,6 +156,9 @@ def task(  # noqa: F811
     on_crash: str | None = None,
     max_interruptions: int | None = None,
     memory: int | str | None = None,
+    concurrency: int | None = None,
+    rate: str | None = None,
+    concurrency_key: str | None = None,
     name: str | None = None,
     schedule: str | None = None,
     timezone: str | None = None,
@@ -163,8 +170,11 @@ def task(  # noqa: F811
 
     What is not given is the server's default. `timeout=None` means no limit. `retry_on` names exceptions
     that are retried besides RetryableError, ConnectionError and TimeoutError; all others end the job as dead.
-    `on_crash="hold"` stops a job that may have half happened (money!) until a person decides. `memory="512MiB"` (or bytes) ends a job that
-    uses more, with all that it has started.
+    `on_crash="hold"` stops a job that may have half happened (money!) until a person decides.
+    `memory="512MiB"` (or bytes) ends a job that uses more, with all that it has started.
+    `concurrency=1` runs at most one job of the task at a time, `rate="10/min"` starts at most ten in any
+    minute, and `concurrency_key="account:{0}"` runs one job at a time for each first argument ({name} is a
+    keyword argument). Limits that people set meanwhile stay until the limit in the code is changed.
 
     `schedule="0 2 * * *"` (with `timezone="Asia/Shanghai"`), or `every=30`, lets it run by the clock, without arguments.
     `catch_up` ("latest", "all", "none") says what becomes of late ticks; `overlap` ("skip", "queue", "allow", "cancel_old") what
@@ -193,6 +203,12 @@ def task(  # noqa: F811
         defaults["max_interruptions"] = _options.count_from_0("max_interruptions", max_interruptions)
     if memory is not None:
         defaults["memory_bytes"] = _options.memory("memory", memory)
+    if concurrency is not None:
+        defaults["concurrency"] = _options.concurrency("concurrency", concurrency)
+    if rate is not None:
+        defaults["rate"] = _options.rate("rate", rate)
+    if concurrency_key is not None:
+        defaults["concurrency_key"] = _options.text("concurrency_key", concurrency_key)
     if timeout is not UNSET:
         limit = _options.timeout("timeout", timeout)
         defaults["timeout_ms"] = None if limit is None else max(1, _options.milliseconds(limit))

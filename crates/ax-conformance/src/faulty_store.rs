@@ -9,15 +9,16 @@ use std::time::Duration;
 
 use ax_model::firing::{DueSchedules, Firing, Ticked, ToldTick};
 use ax_model::flow::FlowRetry;
-use ax_model::gates::{JobWhy, QueueWhy};
+use ax_model::gates::{Asker, JobWhy, LimitUse, QueueWhy};
 use ax_model::job::Job;
+use ax_model::permits::LimitWrite;
 use ax_model::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
 use ax_model::store::{
     Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, Flow,
     FlowFilter, FlowHead, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue,
     QueueChange, Recovered, Reply, Store, StoreError, StoreErrorKind, Upstream,
 };
-use ax_model::{Chance, JobId, NewJob, NodeId, Progress, Refusal, State, TaskSpec, Timestamp};
+use ax_model::{Chance, JobId, Limit, NewJob, NodeId, Progress, Refusal, State, Subject, TaskSpec, Timestamp};
 
 use crate::clock::lock;
 
@@ -41,6 +42,8 @@ pub enum Call {
     PutTasks,
     Tasks,
     SetQueue,
+    SetLimits,
+    Limits,
     Queues,
     ChangeSchedules,
     Schedules,
@@ -227,6 +230,18 @@ impl Store for FaultyStore {
         self.through(Call::SetQueue, |store| store.set_queue(change))
     }
 
+    fn set_limits(&self, writes: Vec<LimitWrite>) -> Reply<'_, Vec<Option<Limit>>> {
+        self.through(Call::SetLimits, |store| store.set_limits(writes))
+    }
+
+    fn limits(&self, after: Option<Subject>, limit: usize, node: NodeId) -> Reply<'_, Vec<LimitUse>> {
+        self.through(Call::Limits, move |store| store.limits(after, limit, node))
+    }
+
+    fn limit_use(&self, subject: Subject, node: NodeId) -> Reply<'_, LimitUse> {
+        self.through(Call::Limits, move |store| store.limit_use(subject, node))
+    }
+
     fn queues(&self) -> Reply<'_, Vec<Queue>> {
         self.through(Call::Queues, |store| store.queues())
     }
@@ -302,12 +317,12 @@ impl Store for FaultyStore {
         self.through(Call::Counts, |store| store.counts())
     }
 
-    fn why(&self, id: JobId, offers: Arc<[String]>) -> Reply<'_, Option<JobWhy>> {
-        self.through(Call::Why, move |store| store.why(id, offers))
+    fn why(&self, id: JobId, asker: Asker) -> Reply<'_, Option<JobWhy>> {
+        self.through(Call::Why, move |store| store.why(id, asker))
     }
 
-    fn why_queue(&self, name: String, offers: Arc<[String]>) -> Reply<'_, Option<QueueWhy>> {
-        self.through(Call::Why, |store| store.why_queue(name, offers))
+    fn why_queue(&self, name: String, asker: Asker) -> Reply<'_, Option<QueueWhy>> {
+        self.through(Call::Why, |store| store.why_queue(name, asker))
     }
 
     fn check(&self) -> Reply<'_, Vec<String>> {

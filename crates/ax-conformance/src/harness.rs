@@ -6,14 +6,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ax_model::gates::{Asker, LimitUse};
 use ax_model::job::Job;
 use ax_model::lifecycle::{Failure, Note};
 use ax_model::limits::Limits;
+use ax_model::permits::{LimitChange, LimitWrite};
 use ax_model::store::{
     Act, Applied, AttemptRef, ClaimRequest, Claimed, Counts, EnqueueRefusal, Enqueued, HistoryEntry, Queue,
     QueueChange, Recovered, Reply, Store, Target,
 };
-use ax_model::{Chance, Clock, Event, JobId, JobRequest, NewJob, NodeId, Refusal, State, TaskSpec, Timestamp, decide};
+use ax_model::{
+    Chance, Clock, Event, JobId, JobRequest, Limit, NewJob, NodeId, Rate, Refusal, Scope, State, TaskSpec, Timestamp,
+    decide,
+};
 
 use crate::bystanders::Bystander;
 use crate::clock::HandClock;
@@ -289,6 +294,35 @@ impl Harness {
     pub fn limit(&mut self, name: &str, concurrency: Option<u32>) -> Queue {
         let change = QueueChange { name: name.to_owned(), concurrency: Some(concurrency), ..QueueChange::default() };
         done(self.store().set_queue(change))
+    }
+
+    /// Changes limits.
+    pub fn set_limits(&mut self, writes: Vec<LimitWrite>) -> Vec<Option<Limit>> {
+        done(self.store().set_limits(writes))
+    }
+
+    /// Sets how many jobs of a task or key may be active.
+    pub fn limit_of(&mut self, scope: Scope, name: &str, concurrency: Option<u32>) {
+        let change =
+            LimitChange { concurrency: Some(concurrency), ..LimitChange::of(ax_model::Subject::new(scope, name)) };
+        self.set_limits(vec![LimitWrite::Change(change)]);
+    }
+
+    /// Sets how often jobs of a queue, task or key may start.
+    pub fn rate_of(&mut self, scope: Scope, name: &str, rate: &str) {
+        let rate = Some(Rate::parse(rate).expect("a rate"));
+        let change = LimitChange { rate: Some(rate), ..LimitChange::of(ax_model::Subject::new(scope, name)) };
+        self.set_limits(vec![LimitWrite::Change(change)]);
+    }
+
+    /// What is used of a limit.
+    pub fn used(&self, scope: Scope, name: &str) -> LimitUse {
+        done(self.store().limit_use(ax_model::Subject::new(scope, name), NODE))
+    }
+
+    /// Who `NODE` is when it asks why.
+    pub fn asker(&self, tasks: &[&str]) -> Asker {
+        Asker { node: NODE, offers: tasks.iter().map(|t| (*t).to_owned()).collect() }
     }
 
     /// Ends the leases of all nodes but the bystanders'.

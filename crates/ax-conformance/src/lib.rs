@@ -12,6 +12,7 @@ pub mod harness;
 pub mod history;
 mod memory_claim;
 mod memory_flow;
+mod memory_limits;
 mod memory_model;
 mod memory_read;
 mod memory_schedules;

@@ -1,44 +1,61 @@
-//! Claiming on the plain model: every due job of an open lane is looked at, one pick at a time.
+//! Claiming on the plain model: every due job is looked at, one pick at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use ax_model::fair::Rounds;
 use ax_model::lifecycle::Fence;
 use ax_model::priority::{Ageing, Head, Picker};
 use ax_model::store::{AttemptRef, ClaimRequest, Claimed};
 use ax_model::{Chance, Event, OnCrash, State, Timestamp, Token};
 
+use crate::memory_limits::Room;
 use crate::memory_model::Model;
 
-/// Due jobs of one (queue, task, priority), in the order in which they are taken.
-type Runs = BTreeMap<(String, String, u8), BTreeSet<(Timestamp, i64)>>;
+/// What of the order of claims is only remembered while the store is open.
+#[derive(Default)]
+pub(crate) struct ClaimOrder {
+    picker: Picker,
+    pub(crate) rounds: Rounds<String>,
+}
+
+/// Due jobs of one queue and priority, longest-due first.
+type Runs = BTreeMap<(String, u8), BTreeSet<(Timestamp, i64)>>;
 
 impl Model {
     pub(crate) fn claim(
         &mut self,
         ask: &ClaimRequest,
-        picker: &mut Picker,
+        order: &mut ClaimOrder,
         age: &Ageing,
         now: Timestamp,
     ) -> Vec<Claimed> {
+        self.set_back(now);
         let mut runs = self.due(ask, now);
-        let mut room = self.room();
+        let mut room = Room::new(ask.node, now);
         let mut tokens = Chance::new(ask.seed);
         let mut taken = vec![];
         while taken.len() < ask.limit {
-            let lanes: Vec<_> = runs.keys().cloned().collect();
-            let head = |lane: &(String, String, u8)| {
-                let &(due, seq) = runs[lane].first()?;
-                (room[&lane.0] > 0).then_some(Head { priority: lane.2, due, seq })
+            let names: Vec<(String, u8)> = runs.keys().cloned().collect();
+            let mut head = |run: &(String, u8)| {
+                let (due, seq) = self.open(&runs[run], &mut room).next()?;
+                Some(Head { priority: run.1, due, seq })
             };
-            let heads: Vec<Option<Head>> = lanes.iter().map(head).collect();
-            let Some(picked) = picker.pick(&heads, age, now) else { break };
-            let lane = &lanes[picked];
-            let (_, seq) = runs.get_mut(lane).and_then(BTreeSet::pop_first).expect("a picked run has a head");
-            *room.get_mut(&lane.0).expect("every queue has a row") -= 1;
+            let heads: Vec<Option<Head>> = names.iter().map(&mut head).collect();
+            let Some(picked) = order.picker.pick(&heads, age, now) else { break };
+            let run = &names[picked.index];
+            let head = heads[picked.index].expect("a picked run has a head");
+            let seq = match self.is_fair(&run.0) {
+                true => self.turn(&mut order.rounds, run, self.open(&runs[run], &mut room), picked.overdue),
+                false => head.seq,
+            };
+            room.take(&self.rows[&seq].job.spec);
+            let due = self.rows[&seq].job.life.run_at;
+            runs.get_mut(run).expect("it was picked").remove(&(due, seq));
             let event = Event::Claimed { node: ask.node, token: Token(tokens.next_u64()) };
             self.change(seq, &event, now, 0).expect("a due job can be claimed");
-            taken.push(self.claimed(seq));
+            self.note_start(seq, now);
+            taken.push(self.claimed(seq, (head.due, head.seq)));
         }
         taken
     }
@@ -48,19 +65,43 @@ impl Model {
         for (seq, row) in self.in_states(&[State::Pending, State::Failed]) {
             let spec = &row.job.spec;
             if ask.offers.contains(&spec.task) && row.job.life.is_ready(now) {
-                let lane = (spec.queue.clone(), spec.task.clone(), spec.priority);
-                runs.entry(lane).or_default().insert((row.job.life.run_at, seq));
+                runs.entry((spec.queue.clone(), spec.priority)).or_default().insert((row.job.life.run_at, seq));
             }
         }
         runs
     }
 
-    /// How many more jobs of each queue may be active.
-    fn room(&self) -> BTreeMap<String, u64> {
-        self.queues.keys().map(|name| (name.clone(), self.queue_use(name).room())).collect()
+    /// Those that no limit and no pause keeps.
+    fn open<'a>(
+        &'a self,
+        run: &'a BTreeSet<(Timestamp, i64)>,
+        room: &'a mut Room,
+    ) -> impl Iterator<Item = (Timestamp, i64)> + 'a {
+        run.iter().copied().filter(|(_, seq)| room.is_open(self, &self.rows[seq].job.spec))
     }
 
-    fn claimed(&self, seq: i64) -> Claimed {
+    /// Which job of a fair queue's run is taken; its key has its turn with that.
+    fn turn(
+        &self,
+        rounds: &mut Rounds<String>,
+        (queue, priority): &(String, u8),
+        open: impl Iterator<Item = (Timestamp, i64)>,
+        overdue: bool,
+    ) -> i64 {
+        let key = |seq: i64| self.rows[&seq].job.spec.concurrency_key.clone();
+        let mut open = open.peekable();
+        let (_, mut seq) = *open.peek().expect("a picked run has a head");
+        if !overdue {
+            match open.find(|(_, seq)| !rounds.has_had(queue, *priority, &key(*seq))) {
+                Some((_, fresh)) => seq = fresh,
+                None => rounds.renew(queue, *priority),
+            }
+        }
+        rounds.take_turn(queue, *priority, key(seq));
+        seq
+    }
+
+    fn claimed(&self, seq: i64, place: (Timestamp, i64)) -> Claimed {
         let row = &self.rows[&seq];
         let job = &row.job;
         let (spec, life) = (&job.spec, &job.life);
@@ -73,6 +114,7 @@ impl Model {
             kwargs: spec.kwargs.clone(),
             priority: spec.priority,
             due: life.run_at,
+            place,
             created_at: spec.created_at,
             claimed_at: life.updated_at,
             timeout_ms: spec.timeout_ms,

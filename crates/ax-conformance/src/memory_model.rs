@@ -7,6 +7,7 @@ use ax_model::gates::switched;
 use ax_model::job::Job;
 use ax_model::lifecycle::Fence;
 use ax_model::new_job::{IfExists, batch_cycle};
+use ax_model::permits::{LimitChange, LimitWrite};
 use ax_model::schedule::Schedule;
 use ax_model::store::{
     Act, Applied, AttemptRef, DayTotals, EnqueueRefusal, Enqueued, FlowHead, HistoryEntry, Pruned, Queue, QueueChange,
@@ -15,11 +16,12 @@ use ax_model::store::{
 use ax_model::ticks::TickRecord;
 use ax_model::unique::content_digest;
 use ax_model::{
-    Change, Event, JobId, Life, NewJob, NodeId, Progress, Refusal, Spec, State, TaskSpec, Timestamp, decide,
-    lifecycle::Note,
+    Change, Event, JobId, Life, NewJob, NodeId, Progress, Refusal, Scope, Spec, State, Subject, TaskSpec, Timestamp,
+    decide, lifecycle::Note, rate,
 };
 
 use crate::memory_flow::{Drawn, Turned, Turns};
+use crate::memory_limits::Limits;
 
 /// A job and its past.
 #[derive(Clone, Debug)]
@@ -40,7 +42,8 @@ pub(crate) struct Model {
     /// (task, key) → the job that took the key last: by being created with it or by being retried.
     pub(crate) keys: HashMap<(String, String), i64>,
     pub(crate) by_state: BTreeMap<State, BTreeSet<i64>>,
-    /// Without counts: those are made of the rows.
+    pub(crate) limits: Limits,
+    /// Without counts and limits: those are made of the rows.
     pub(crate) queues: BTreeMap<String, Queue>,
     pub(crate) tasks: BTreeMap<String, TaskSpec>,
     pub(crate) days: BTreeMap<(i64, String), DayTotals>,
@@ -207,8 +210,12 @@ impl Model {
     pub(crate) fn change(&mut self, seq: i64, event: &Event, now: Timestamp, chance: u64) -> Result<Change, Refusal> {
         let job = &self.rows[&seq].job;
         let change = decide(&job.spec.policy, &job.life, event, now, chance)?;
+        let never_began = job.life.claimed_at.filter(|_| rate::gives_back(event));
         if *event == Event::RetryAsked {
             self.take_key_again(seq)?;
+        }
+        if let Some(claimed_at) = never_began {
+            self.give_back(seq, claimed_at);
         }
         self.sum(seq, event, &change, now);
         let row = self.rows.get_mut(&seq).expect("its life was just read");
@@ -385,5 +392,10 @@ impl Model {
     pub(crate) fn set_queue(&mut self, change: &QueueChange, now: Timestamp) {
         let queue = self.queues.entry(change.name.clone()).or_default();
         *queue = switched(queue, change, now);
+        if let Some(concurrency) = change.concurrency {
+            let subject = Subject::new(Scope::Queue, &change.name);
+            let change = LimitChange { concurrency: Some(concurrency), ..LimitChange::of(subject) };
+            self.set_limit(&LimitWrite::Change(change), now);
+        }
     }
 }

@@ -6,7 +6,7 @@ use ax_model::job::Job;
 use ax_model::store::{
     AtRest, Counts, Cursor, DayTotals, Filter, LISTED_BYTES, LaneStats, Listed, Matching, Page, Queue, READY_CAP,
 };
-use ax_model::{JobId, State, Timestamp};
+use ax_model::{JobId, Scope, State, Subject, Timestamp};
 
 use crate::memory_model::Model;
 
@@ -80,8 +80,10 @@ impl Model {
 
     pub(crate) fn queue(&self, name: &str) -> Queue {
         let of_queue = self.rows.values().filter(|row| row.job.spec.queue == name);
+        let limit = self.limits.kept.get(&Subject::new(Scope::Queue, name)).map(|kept| kept.limit).unwrap_or_default();
         Queue {
             name: name.to_owned(),
+            limit,
             by_state: by_state(of_queue.map(|row| row.job.life.state)),
             ..self.queues.get(name).cloned().unwrap_or_default()
         }

@@ -8,18 +8,22 @@ use std::task::{Context, Poll, Waker};
 
 use ax_model::firing::{DueSchedules, Firing, Ticked, ToldTick};
 use ax_model::flow::FlowRetry;
-use ax_model::gates::{JobWhy, QueueWhy};
+use ax_model::gates::{Asker, JobWhy, LimitUse, QueueWhy};
 use ax_model::job::Job;
-use ax_model::priority::{Ageing, Picker};
+use ax_model::permits::LimitWrite;
+use ax_model::priority::Ageing;
 use ax_model::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
 use ax_model::store::{
     Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, Flow,
     FlowFilter, FlowHead, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue,
     QueueChange, Recovered, Reply, Store, StoreError, Upstream,
 };
-use ax_model::{Clock, Event, JobId, NewJob, NodeId, Progress, Refusal, State, TaskSpec, Timestamp};
+use ax_model::{
+    Clock, Event, JobId, Limit, NewJob, NodeId, Progress, Refusal, Scope, State, Subject, TaskSpec, Timestamp,
+};
 
 use crate::clock::lock;
+use crate::memory_claim::ClaimOrder;
 use crate::memory_model::Model;
 use crate::waiting::Slot;
 
@@ -39,7 +43,7 @@ struct Inner {
 #[derive(Default)]
 struct Now {
     model: Model,
-    picker: Picker,
+    order: ClaimOrder,
     /// In order of arrival.
     parked: Vec<Parked>,
     last_ticket: u64,
@@ -99,9 +103,9 @@ impl Inner {
     }
 
     fn serve_parked(&self, state: &mut Now, now: Timestamp, wakers: &mut Vec<Waker>) {
-        let Now { model, picker, parked, .. } = state;
+        let Now { model, order, parked, .. } = state;
         parked.retain(|waiting| {
-            let given = model.claim(&waiting.request, picker, &self.ageing, now);
+            let given = model.claim(&waiting.request, order, &self.ageing, now);
             let nothing = given.is_empty();
             if !nothing {
                 wakers.extend(waiting.answer.put(given));
@@ -191,7 +195,7 @@ impl Store for MemoryStore {
         let answer = Arc::new(Slot::new());
         let ticket = self.inner.write(|state, now| {
             state.last_ticket += 1;
-            let given = state.model.claim(&request, &mut state.picker, &self.inner.ageing, now);
+            let given = state.model.claim(&request, &mut state.order, &self.inner.ageing, now);
             if given.is_empty() && request.park {
                 state.parked.push(Parked { ticket: state.last_ticket, request, answer: Arc::clone(&answer) });
             } else {
@@ -239,6 +243,29 @@ impl Store for MemoryStore {
             state.model.set_queue(&change, now);
             state.model.queue(&change.name)
         }))
+    }
+
+    fn set_limits(&self, writes: Vec<LimitWrite>) -> Reply<'_, Vec<Option<Limit>>> {
+        ready(self.inner.write(|state, now| {
+            let of = |model: &Model, write: &LimitWrite| model.is_fair(&write.subject().name);
+            let one = |write: &LimitWrite| {
+                let was_fair = of(&state.model, write);
+                let limit = state.model.set_limit(write, now);
+                if write.subject().scope == Scope::Queue && of(&state.model, write) != was_fair {
+                    state.order.rounds.forget(&write.subject().name);
+                }
+                limit
+            };
+            writes.iter().map(one).collect()
+        }))
+    }
+
+    fn limits(&self, after: Option<Subject>, limit: usize, node: NodeId) -> Reply<'_, Vec<LimitUse>> {
+        ready(self.inner.read(|model, now| model.limits(after.as_ref(), limit, node, now)))
+    }
+
+    fn limit_use(&self, subject: Subject, node: NodeId) -> Reply<'_, LimitUse> {
+        ready(self.inner.read(|model, now| model.limit_use(&subject, node, now)))
     }
 
     fn queues(&self) -> Reply<'_, Vec<Queue>> {
@@ -326,12 +353,12 @@ impl Store for MemoryStore {
         ready(self.inner.read(Model::counts))
     }
 
-    fn why(&self, id: JobId, offers: Arc<[String]>) -> Reply<'_, Option<JobWhy>> {
-        ready(self.inner.read(|model, now| model.why(id, &offers, &self.inner.ageing, now)))
+    fn why(&self, id: JobId, asker: Asker) -> Reply<'_, Option<JobWhy>> {
+        ready(self.inner.read(|model, now| model.why(id, &asker, &self.inner.ageing, now)))
     }
 
-    fn why_queue(&self, name: String, offers: Arc<[String]>) -> Reply<'_, Option<QueueWhy>> {
-        ready(self.inner.read(|model, now| model.why_queue(&name, &offers, now)))
+    fn why_queue(&self, name: String, asker: Asker) -> Reply<'_, Option<QueueWhy>> {
+        ready(self.inner.read(|model, now| model.why_queue(&name, &asker, now)))
     }
 
     fn check(&self) -> Reply<'_, Vec<String>> {

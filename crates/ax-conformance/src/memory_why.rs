@@ -1,37 +1,46 @@
 //! Why a job or a queue of the plain model stands still: every row is looked at.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use ax_model::gates::{AHEAD_CAP, HOLDERS_MAX, Holder, JobWhy, QueueUse, QueueWhy, UPSTREAM_MAX};
+use ax_model::gates::{AHEAD_CAP, Asker, JobWhy, QueueWhy, UPSTREAM_MAX};
 use ax_model::job::Job;
 use ax_model::priority::{Ageing, Head};
 use ax_model::store::READY_CAP;
-use ax_model::{JobId, State, Timestamp};
+use ax_model::{JobId, Scope, State, Subject, Timestamp};
 
+use crate::memory_limits::{Room, subjects};
 use crate::memory_model::Model;
 
 impl Model {
-    pub(crate) fn why(&self, id: JobId, offers: &[String], age: &Ageing, now: Timestamp) -> Option<JobWhy> {
+    pub(crate) fn why(&self, id: JobId, asker: &Asker, age: &Ageing, now: Timestamp) -> Option<JobWhy> {
         let mut job = self.row(id)?.job.clone();
         job.spec.args.clear();
         job.spec.kwargs.clear();
         job.result = None;
         let rank = |job: &Job| Head { priority: job.spec.priority, due: job.life.run_at, seq: job.seq }.rank(age, now);
-        let goes_before = |other: &Job| {
+        let mine = subjects(&job.spec);
+        let mut room = Room::new(asker.node, now);
+        let mut goes_before = |other: &Job| {
             other.life.is_ready(now)
-                && offers.contains(&other.spec.task)
-                && (other.spec.queue == job.spec.queue || self.queue_use(&other.spec.queue).room() > 0)
+                && asker.offers.contains(&other.spec.task)
                 && rank(other) < rank(&job)
+                && subjects(&other.spec).iter().all(|subject| mine.contains(subject) || room.of(self, subject) > 0)
         };
         let ahead = match job.life.is_ready(now) {
             true => self.rows.values().filter(|row| goes_before(&row.job)).count() as u64,
             false => 0,
         };
-        let (used, offered) = (self.queue_use(&job.spec.queue), offers.contains(&job.spec.task));
+        let limits = mine
+            .iter()
+            .filter(|subject| subject.scope != Scope::Task || self.limits.kept.contains_key(subject))
+            .map(|subject| self.limit_use(subject, asker.node, now))
+            .collect();
+        let (queue, offered) = (self.queue(&job.spec.queue), asker.offers.contains(&job.spec.task));
         let aged_from = age.aged_from(job.spec.priority, job.life.run_at);
         Some(JobWhy {
             now,
-            used,
+            queue,
+            limits,
             offered,
             ahead: ahead.min(AHEAD_CAP),
             aged_from,
@@ -40,7 +49,7 @@ impl Model {
         })
     }
 
-    pub(crate) fn why_queue(&self, name: &str, offers: &[String], now: Timestamp) -> Option<QueueWhy> {
+    pub(crate) fn why_queue(&self, name: &str, asker: &Asker, now: Timestamp) -> Option<QueueWhy> {
         self.queues.get(name)?;
         let waiting: Vec<&Job> = (self.in_states(&[State::Pending, State::Failed]))
             .map(|(_, row)| &row.job)
@@ -48,38 +57,20 @@ impl Model {
             .collect();
         let due = || waiting.iter().filter_map(|job| job.life.claim_at());
         let mut unoffered: BTreeMap<String, u64> = BTreeMap::new();
-        for job in waiting.iter().filter(|job| !offers.contains(&job.spec.task)) {
+        for job in waiting.iter().filter(|job| !asker.offers.contains(&job.spec.task)) {
             *unoffered.entry(job.spec.task.clone()).or_default() += 1;
         }
+        let tasks: BTreeSet<Subject> = waiting.iter().map(|job| Subject::new(Scope::Task, &job.spec.task)).collect();
+        let tasks = tasks.into_iter().filter(|task| self.limits.kept.contains_key(task));
+        let limits = [Subject::new(Scope::Queue, name)].into_iter().chain(tasks);
         Some(QueueWhy {
             now,
-            used: self.queue_use(name),
+            queue: self.queue(name),
+            limits: limits.map(|subject| self.limit_use(&subject, asker.node, now)).collect(),
             ready: (due().filter(|at| *at <= now).count() as u64).min(READY_CAP),
             oldest_ready: due().filter(|at| *at <= now).min(),
             next_due: due().filter(|at| *at > now).min(),
             unoffered: unoffered.into_iter().collect(),
         })
-    }
-
-    pub(crate) fn queue_use(&self, name: &str) -> QueueUse {
-        let active = self.in_states(&[State::Dispatched, State::Running]).map(|(_, row)| &row.job);
-        let mut holders: Vec<Holder> = active
-            .filter(|job| job.spec.queue == name)
-            .map(|job| Holder {
-                id: job.spec.id,
-                task: job.spec.task.clone(),
-                state: job.life.state,
-                attempt: job.life.attempt,
-                since: match job.life.state {
-                    State::Running => job.life.started_at,
-                    _ => job.life.claimed_at,
-                }
-                .unwrap_or_default(),
-            })
-            .collect();
-        let active = holders.len() as u64;
-        holders.sort_by_key(|holder| (holder.since, holder.id));
-        holders.truncate(HOLDERS_MAX);
-        QueueUse { queue: self.queue(name), active, holders }
     }
 }

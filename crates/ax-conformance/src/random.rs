@@ -18,13 +18,15 @@ use crate::waiting::block_on_for;
 
 #[path = "random_compare.rs"]
 mod compare;
+#[path = "random_limits.rs"]
+mod limits;
 #[path = "random_make.rs"]
 mod make;
 #[path = "random_schedules.rs"]
 mod schedules;
 
-const STEPS: usize = 120;
-const COMPARE_EVERY: usize = 30;
+const STEPS: usize = 160;
+const COMPARE_EVERY: usize = 40;
 const TASKS: [&str; 3] = ["random:a", "random:b", "random:c"];
 const QUEUES: [&str; 3] = ["default", "q", "r"];
 const MINUTE_MS: u64 = 60_000;
@@ -119,9 +121,7 @@ impl Pair {
     }
 
     fn step(&mut self) {
-        match self.below(26) {
-            20 | 21 => self.submit_flow(),
-            22 => self.act_on_flow(),
+        match self.below(28) {
             0..=4 => self.enqueue(),
             5..=7 => self.claim(),
             8..=12 => self.apply(),
@@ -130,9 +130,12 @@ impl Pair {
             15 | 16 => self.move_clock(),
             17 => self.recover_or_expire(),
             18 => self.note(),
+            19 if self.one_in(3) => self.reopen(),
+            19 => self.prune(),
+            20 | 21 => self.submit_flow(),
+            22 => self.act_on_flow(),
             23..=25 => self.step_of_schedules(),
-            _ if self.one_in(3) => self.reopen(),
-            _ => self.prune(),
+            _ => self.set_limits(),
         }
     }
 
@@ -222,11 +225,14 @@ impl Pair {
     fn same_claims(&mut self, expected: Vec<Claimed>, got: Vec<Claimed>) {
         self.attempts.extend(expected.iter().zip(&got).map(|(e, g)| (e.attempt, g.attempt)));
         let plain = |claims: Vec<Claimed>| -> Vec<Claimed> {
-            claims.into_iter().map(|c| Claimed { attempt: AttemptRef { seq: 0, ..c.attempt }, ..c }).collect()
+            let plain =
+                |c: Claimed| Claimed { attempt: AttemptRef { seq: 0, ..c.attempt }, place: (c.place.0, 0), ..c };
+            claims.into_iter().map(plain).collect()
         };
         let brief = |claims: &[Claimed]| claims.iter().map(|c| (c.attempt.id, c.queue.clone())).collect::<Vec<_>>();
         assert_eq!(brief(&got), brief(&expected), "claim: the store (left), the model (right)");
-        assert_eq!(plain(got), plain(expected), "claim: the store (left), the model (right)");
+        assert_eq!(plain(got.clone()), plain(expected), "claim: the store (left), the model (right)");
+        got.iter().for_each(|claimed| self.check_within_limits(claimed.attempt.id));
     }
 
     /// Parks a claim, enqueues, and looks whether that woke it; a claim that still waits is dropped.

@@ -1,10 +1,8 @@
 //! Everything that can be seen of two stores, side by side.
 
-use std::sync::Arc;
-
-use ax_model::gates::JobWhy;
+use ax_model::gates::{Asker, JobWhy};
 use ax_model::store::{DayTotals, Filter, FlowFilter, FlowHead, HistoryEntry, Listed, Matching, Store};
-use ax_model::{FlowState, Job, State};
+use ax_model::{FlowState, Job, NodeId, State};
 
 use super::{Pair, QUEUES, TASKS};
 use crate::harness::done;
@@ -38,10 +36,11 @@ impl Pair {
             "those at rest: the store (left), the model (right)"
         );
         let n = 1 + self.below(TASKS.len());
-        let offers: Arc<[String]> = TASKS[..n].iter().map(|t| (*t).to_owned()).collect();
+        let offers = TASKS[..n].iter().map(|t| (*t).to_owned()).collect();
+        let asker = Asker { node: NodeId(1 + self.below(3) as u64), offers };
         for id in self.ids.iter().rev().take(20) {
             let why = |store: &dyn Store| {
-                let why = done(store.why(*id, Arc::clone(&offers)))?;
+                let why = done(store.why(*id, asker.clone()))?;
                 Some(JobWhy { job: Job { seq: 0, ..why.job }, ..why })
             };
             assert_eq!(
@@ -50,8 +49,11 @@ impl Pair {
                 "why: the store (left), the model (right)"
             );
         }
+        self.both("limits", |store| store.limits(None, 100, asker.node));
+        let subject = self.subject();
+        self.both("limit_use", |store| store.limit_use(subject.clone(), asker.node));
         for name in QUEUES {
-            self.both("why_queue", |store| store.why_queue(name.to_owned(), Arc::clone(&offers)));
+            self.both("why_queue", |store| store.why_queue(name.to_owned(), asker.clone()));
         }
         for id in &self.flows {
             let flow = |store: &dyn Store| {

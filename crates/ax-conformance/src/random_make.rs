@@ -36,6 +36,7 @@ impl Pair {
             key: with_key.then(|| self.choose(&["k1", "k2", "k3"]).to_owned()),
             unique_for_ms: Some(self.choose(&[0, MINUTE_MS, 60 * MINUTE_MS])),
             if_exists: self.choose(&[IfExists::Keep, IfExists::Keep, IfExists::Replace, IfExists::Reschedule]),
+            concurrency_key: self.choose(&[None, Some("c1"), Some("c1"), Some("c2"), Some("c3")]).map(str::to_owned),
             tags: (0..self.below(3)).map(|_| self.choose(&["t1", "t2", "t3"]).to_owned()).collect(),
             root_id: if self.one_in(6) && !self.ids.is_empty() { Some(self.known_id()) } else { None },
             ..JobRequest::new(self.choose(&TASKS), self.choose(&["[]", "[]", "[1]"]))

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::job::OnCrash;
+use crate::permits::{Limit, LimitChange, LimitWrite, MAX_CONCURRENCY, Scope, Subject};
+use crate::rate::Rate;
 use crate::schedule::TaskSchedule;
 
 /// One task as its worker declared it. A field that is `None` means the product's default.
@@ -37,6 +39,15 @@ pub struct TaskSpec {
     /// Most memory of a running job, bytes; absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
+    /// What its jobs share a limit with, unless they say: a text in which `{0}` or `{name}` stand for arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency_key: Option<String>,
+    /// Most of its jobs at a time; declares the task's limit.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "from_1")]
+    pub concurrency: Option<u32>,
+    /// How often its jobs may start, such as `10/min`; declares the task's limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
     /// When it runs by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<TaskSchedule>,
@@ -45,9 +56,33 @@ pub struct TaskSpec {
     pub doc: Option<String>,
 }
 
+impl TaskSpec {
+    /// The limit that the task declares. One that declares none takes back what it declared before.
+    #[must_use]
+    pub fn declared_limit(&self) -> LimitWrite {
+        let limit = Limit { concurrency: self.concurrency, rate: self.rate, ..Limit::default() };
+        let change = LimitChange::to(Subject::new(Scope::Task, &self.name), limit);
+        let mut text = self.concurrency.map(|n| format!("concurrency = {n}")).unwrap_or_default();
+        if let Some(rate) = self.rate {
+            text.push_str(&format!(" rate = {rate}"));
+        }
+        LimitWrite::Declare { change, text }
+    }
+}
+
 /// Tells a field that is `null` from one that is absent.
 pub(crate) fn some<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<Option<u64>>, D::Error> {
     Option::<u64>::deserialize(d).map(Some)
+}
+
+/// A task of which nothing may run is none.
+fn from_1<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
+    match Option::<u32>::deserialize(d)? {
+        Some(n) if !(1..=MAX_CONCURRENCY).contains(&n) => {
+            Err(serde::de::Error::custom(format!("concurrency is a number from 1 to {MAX_CONCURRENCY}")))
+        }
+        n => Ok(n),
+    }
 }
 
 pub(crate) mod on_crash_word {
@@ -128,6 +163,23 @@ mod tests {
         assert_eq!(near("send_notice"), ["demo_task:send_notice"]);
         assert_eq!(near("demo:ad"), ["demo_task:add"]);
         assert!(near("os.system").is_empty());
+    }
+
+    #[test]
+    fn a_task_declares_its_limit_and_takes_it_back_when_it_declares_none() {
+        let task = |concurrency, rate| TaskSpec { name: "t".into(), concurrency, rate, ..TaskSpec::default() };
+        let ten = Rate::parse("10/min").ok();
+        let limit = Limit { concurrency: Some(2), rate: ten, ..Limit::default() };
+        let declared = task(Some(2), ten).declared_limit();
+        assert_eq!(declared.decide(None, None), Some(Some(limit)));
+        let LimitWrite::Declare { text, .. } = declared else { panic!("it declares") };
+        assert_eq!(task(None, None).declared_limit().decide(Some(limit), Some(&text)), Some(None));
+        assert_eq!(task(None, None).declared_limit().decide(Some(limit), None), None, "set by a person");
+        let text = serde_json::to_string(&task(Some(2), ten)).unwrap();
+        assert_eq!(serde_json::from_str::<TaskSpec>(&text).unwrap(), task(Some(2), ten));
+        for wrong in [r#"{"name":"t","concurrency":0}"#, r#"{"name":"t","rate":"10"}"#] {
+            assert!(serde_json::from_str::<TaskSpec>(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -1,35 +1,35 @@
-//! What stands between a waiting job and a claim: the gates, in one place. Claims ask here whether a queue lets anything
-//! through, and `why` asks the same of one job, so that both say the same.
+//! What stands between a waiting job and a claim: the gates, in one place. Claims ask here and in `permits.rs` whether a queue
+//! lets anything through, and `why` asks the same of one job, so that both say the same.
 
-use crate::ids::JobId;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use crate::ids::{JobId, NodeId};
 use crate::job::{Job, State};
+use crate::permits::{Limit, Scope, Subject};
 use crate::store::{Queue, QueueChange, Upstream};
 use crate::time::Timestamp;
 
 /// `JobWhy::ahead` stops counting here.
 pub const AHEAD_CAP: u64 = 1_000;
-/// Most holders of a queue's places that are named.
+/// Most holders of a limit's places that are named.
 pub const HOLDERS_MAX: usize = 5;
 /// Most jobs that one waits for that are named.
 pub const UPSTREAM_MAX: usize = 5;
 
-/// How many more jobs of a queue may be taken. What is in use is asked only where it matters.
-///
-/// # Errors
-/// What `active` says.
-pub fn room<E>(paused: bool, concurrency: Option<u32>, active: impl FnOnce() -> Result<u64, E>) -> Result<u64, E> {
-    match (paused, concurrency) {
-        (true, _) => Ok(0),
-        (false, None) => Ok(u64::MAX),
-        (false, Some(limit)) => Ok(u64::from(limit).saturating_sub(active()?)),
-    }
+/// Who would claim.
+#[derive(Clone, Debug)]
+pub struct Asker {
+    /// The node: limits for each node are counted for it.
+    pub node: NodeId,
+    /// The tasks that it offers.
+    pub offers: Arc<[String]>,
 }
 
-/// What a change makes of a queue's switches. A pause of a paused queue keeps its beginning.
+/// What a change makes of a queue's switches; its limit is `permits.rs`'s affair. A pause of a paused queue keeps its beginning.
 #[must_use]
 pub fn switched(queue: &Queue, change: &QueueChange, now: Timestamp) -> Queue {
     let mut next = queue.clone();
-    next.concurrency = change.concurrency.unwrap_or(queue.concurrency);
     next.paused = change.paused.unwrap_or(queue.paused);
     if !next.paused {
         (next.paused_since, next.pause_reason) = (None, None);
@@ -57,16 +57,30 @@ pub enum Gate {
     Pause,
     /// The asking node offers its task.
     Offer,
-    /// Its queue's limit leaves room.
-    Limit,
+    /// The limit of its queue, task or key leaves a place.
+    Limit(Scope),
+    /// The rate of its queue, task or key allows a start now.
+    Rate(Scope),
 }
 
 impl Gate {
     /// Every gate, in order.
-    pub const ALL: [Gate; 6] = [Gate::State, Gate::Upstream, Gate::Time, Gate::Pause, Gate::Offer, Gate::Limit];
+    pub const ALL: [Gate; 11] = [
+        Gate::State,
+        Gate::Upstream,
+        Gate::Time,
+        Gate::Pause,
+        Gate::Offer,
+        Gate::Limit(Scope::Queue),
+        Gate::Limit(Scope::Task),
+        Gate::Limit(Scope::Key),
+        Gate::Rate(Scope::Queue),
+        Gate::Rate(Scope::Task),
+        Gate::Rate(Scope::Key),
+    ];
 }
 
-/// Who has a place in a queue.
+/// Who has a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The job.
@@ -81,33 +95,37 @@ pub struct Holder {
     pub since: Timestamp,
 }
 
-/// A queue, and who has its places.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct QueueUse {
-    /// Its switches and counts.
-    pub queue: Queue,
+/// A limit, and what is used of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitUse {
+    /// Whose.
+    pub subject: Subject,
+    /// What it says.
+    pub limit: Limit,
     /// Jobs of it that nodes have.
     pub active: u64,
-    /// Up to `HOLDERS_MAX` of them, the longest first.
+    /// Those that the asking node has; counted only when the limit names a number for each node.
+    pub on_node: u64,
+    /// Starts that its rate still allows in the window that ends now; `u64::MAX` without a rate.
+    pub starts_left: u64,
+    /// When its rate allows the next start, if it allows none now.
+    pub opens_at: Option<Timestamp>,
+    /// Up to `HOLDERS_MAX` of the active jobs, the longest first. Left out (empty) in lists of limits.
     pub holders: Vec<Holder>,
 }
 
-impl QueueUse {
-    /// How many more of its jobs may be taken.
+impl LimitUse {
+    /// How many more of its jobs may be active.
+    #[must_use]
+    pub fn places(&self) -> u64 {
+        let places = self.limit.places(|| Ok::<_, Infallible>(self.active), || Ok(self.on_node));
+        places.unwrap_or_else(|never| match never {})
+    }
+
+    /// How many more of its jobs may be taken now.
     #[must_use]
     pub fn room(&self) -> u64 {
-        self.room_if(self.queue.paused)
-    }
-
-    fn room_if(&self, paused: bool) -> u64 {
-        let active = || Ok::<_, std::convert::Infallible>(self.active);
-        room(paused, self.queue.concurrency, active).unwrap_or_else(|never| match never {})
-    }
-
-    /// Its limit leaves room, whether it is paused or not.
-    #[must_use]
-    pub fn has_places(&self) -> bool {
-        self.room_if(false) > 0
+        self.places().min(self.starts_left)
     }
 }
 
@@ -119,11 +137,14 @@ pub struct JobWhy {
     /// The job, without arguments and result.
     pub job: Job,
     /// Its queue.
-    pub used: QueueUse,
+    pub queue: Queue,
+    /// The limits that it is under: its queue's, always; its task's, if it has one; its key's, if the job has a key.
+    pub limits: Vec<LimitUse>,
     /// The asker offers its task.
     pub offered: bool,
-    /// How many jobs that could be taken now go before it: of its own queue, and of others that have room. Up to
-    /// `AHEAD_CAP`; 0 for a job that is not ready. Of every four claims one goes to the longest overdue.
+    /// How many jobs that could be taken now go before it by priority and due time: of its own queue, task and key, and of
+    /// others that have room. Up to `AHEAD_CAP`; 0 for a job that is not ready. Of every four claims one goes to the longest
+    /// overdue; in a fair queue keys take turns.
     pub ahead: u64,
     /// From when on it counts as urgent, whatever its priority.
     pub aged_from: Timestamp,
@@ -139,10 +160,17 @@ impl JobWhy {
             Gate::State => self.job.life.state.is_waiting(),
             Gate::Upstream => !self.job.life.blocked,
             Gate::Time => self.job.life.state.is_waiting() && self.job.life.run_at <= self.now,
-            Gate::Pause => !self.used.queue.paused,
+            Gate::Pause => !self.queue.paused,
             Gate::Offer => self.offered,
-            Gate::Limit => self.used.has_places(),
+            Gate::Limit(scope) => self.limit(scope).is_none_or(|limit| limit.places() > 0),
+            Gate::Rate(scope) => self.limit(scope).is_none_or(|limit| limit.starts_left > 0),
         }
+    }
+
+    /// The limit of that scope, if it is under one.
+    #[must_use]
+    pub fn limit(&self, scope: Scope) -> Option<&LimitUse> {
+        self.limits.iter().find(|limit| limit.subject.scope == scope)
     }
 
     /// The first gate that is shut; `None` = a claim can take it.
@@ -158,7 +186,9 @@ pub struct QueueWhy {
     /// The store's clock.
     pub now: Timestamp,
     /// The queue.
-    pub used: QueueUse,
+    pub queue: Queue,
+    /// Its limit, always; then those of tasks with jobs that wait in it, by name.
+    pub limits: Vec<LimitUse>,
     /// Jobs that are due, up to `READY_CAP`.
     pub ready: u64,
     /// Due time of the longest-due of them.
@@ -186,19 +216,7 @@ mod tests {
         let again = switched(&first, &pause(None), at(2));
         assert_eq!(again, first);
         assert_eq!(switched(&first, &pause(Some("b")), at(2)).pause_reason.as_deref(), Some("b"));
-        let limit = QueueChange { concurrency: Some(Some(2)), ..QueueChange::default() };
-        assert_eq!(switched(&first, &limit, at(3)), Queue { concurrency: Some(2), ..first.clone() });
         let resume = QueueChange { paused: Some(false), reason: Some("x".into()), ..QueueChange::default() };
         assert_eq!(switched(&first, &resume, at(3)), Queue::default());
-    }
-
-    #[test]
-    fn what_is_in_use_is_asked_only_under_a_limit() {
-        let asked = || Err("asked");
-        assert_eq!(room(true, Some(3), asked), Ok(0));
-        assert_eq!(room(false, None, asked), Ok(u64::MAX));
-        assert_eq!(room(false, Some(3), asked), Err("asked"));
-        assert_eq!(room(false, Some(3), || Ok::<_, ()>(2)), Ok(1));
-        assert_eq!(room(false, Some(3), || Ok::<_, ()>(4)), Ok(0));
     }
 }

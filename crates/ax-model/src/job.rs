@@ -207,6 +207,8 @@ pub struct Spec {
     pub key: Option<String>,
     /// How long after enqueue the key keeps its job, milliseconds.
     pub unique_for_ms: u64,
+    /// What it shares a limit with: no more than the key's limit of such jobs are active, whatever their task and queue.
+    pub concurrency_key: Option<String>,
     /// Free labels to find jobs by.
     pub tags: Vec<String>,
     /// The tick that made it, if one did.

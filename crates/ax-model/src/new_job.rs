@@ -13,10 +13,12 @@ use crate::ids::JobId;
 use crate::job::{OnCrash, Place, Policy, Spec};
 use crate::limits::{Limits, MAX_SPAN_MS, MAX_TRIES};
 use crate::markers::{self, MarkerKind};
+use crate::permits::EVERY_KEY;
 use crate::priority::{LEAST_URGENT, MOST_URGENT};
 use crate::store::Enqueued;
 use crate::time::Timestamp;
 use crate::unique::content_digest;
+use crate::word::Word;
 
 /// What an enqueue does when its key already has a job that is still waiting for its first attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,6 +88,8 @@ pub struct JobRequest {
     pub unique_for_ms: Option<u64>,
     /// What to do when the key has a waiting job.
     pub if_exists: IfExists,
+    /// What it shares a limit with. Text: taken as it is; the task's own may name arguments.
+    pub concurrency_key: Option<String>,
     /// Labels.
     pub tags: Vec<String>,
     /// A job that waits for this one's end, whatever it is: stored with it, exactly if this one is new. It belongs to the same chain.
@@ -239,6 +243,17 @@ impl JobRequest {
         if let Some(key) = &self.key {
             name("key", key, limits)?;
         }
+        let waits = !self.depends_on.is_empty();
+        let concurrency_key = match self.concurrency_key {
+            Some(key) => Some(key),
+            None => task.concurrency_key.as_ref().map(|pattern| filled(pattern, &args, &kwargs, waits)).transpose()?,
+        };
+        if let Some(key) = &concurrency_key {
+            name("concurrency_key", key, limits)?;
+            if key == EVERY_KEY {
+                return invalid("concurrency_key", "can't be *: the limit of that name is that of all keys");
+            }
+        }
         let trace_id = match self.trace_id {
             Some(t) => trace_id(t, limits)?,
             None => id.simple(),
@@ -282,6 +297,7 @@ impl JobRequest {
             root_id: self.root_id.unwrap_or(id),
             key: self.key,
             unique_for_ms,
+            concurrency_key,
             tags,
             tick: None,
             created_at: now,
@@ -290,6 +306,29 @@ impl JobRequest {
         let (place, with_previous) = (self.place, false);
         Ok(NewJob { spec, run_at, start_before, if_exists, digest, edges, fills, place, with_previous })
     }
+}
+
+/// A task's concurrency key, with the job's arguments in their places. `waits`: it depends on others, whose results may stand
+/// among its arguments.
+fn filled(pattern: &str, args: &str, kwargs: &str, waits: bool) -> Result<String, Invalid> {
+    let wrong = |problem: String| Invalid { field: "concurrency_key", problem };
+    let word = Word::parse(pattern).map_err(|e| wrong(format!("of the task is \"{pattern}\": {e}")))?;
+    if let Some(key) = word.fixed() {
+        return Ok(key.to_owned());
+    }
+    let read = |field, e: serde_json::Error| Invalid { field, problem: format!("is not valid JSON: {e}") };
+    let args: Vec<serde_json::Value> = serde_json::from_str(args).map_err(|e| read("args", e))?;
+    let kwargs: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(kwargs).map_err(|e| read("kwargs", e))?;
+    let key = word.fill(&args, &kwargs).map_err(|missing| {
+        wrong(format!("of the task is \"{pattern}\": it takes {missing}, which the job does not give"))
+    })?;
+    if waits && key.contains("\"$result\"") {
+        return Err(wrong(format!(
+            "of the task is \"{pattern}\": it takes a result that is not there yet; give the key itself"
+        )));
+    }
+    Ok(key)
 }
 
 /// The edges, one a parent, and whether the arguments have places for results. A job that depends on none has no such
@@ -564,6 +603,30 @@ mod tests {
         assert_eq!(field_of(JobRequest { tags: vec!["t".into(); 21], ..base() }), "tags");
         assert!(resolve(JobRequest { run_at: Some(Timestamp::MAX), ..base() }).is_ok());
         assert!(resolve(JobRequest { timeout_ms: Some(None), ..base() }).is_ok());
+    }
+
+    #[test]
+    fn a_tasks_concurrency_key_is_filled_with_the_jobs_arguments_and_a_requests_own_is_taken_as_it_is() {
+        let task = |key: &str| TaskSpec { concurrency_key: Some(key.to_owned()), ..TaskSpec::default() };
+        let key = |pattern: &str, r: JobRequest| {
+            let job = r.resolve(&task(pattern), &Limits::default(), NOW, &mut Chance::new(1));
+            job.map(|job| job.spec.concurrency_key)
+        };
+        let of = |kwargs: &str| JobRequest { kwargs: kwargs.to_owned(), ..JobRequest::new("m:f", "[7]") };
+        let own = |key: &str| JobRequest { concurrency_key: Some(key.to_owned()), ..of("{}") };
+        assert_eq!(key("account:{0}", of("{}")), Ok(Some("account:7".to_owned())));
+        assert_eq!(key("{who}/{0}", of(r#"{"who":"a b"}"#)), Ok(Some("a b/7".to_owned())));
+        assert_eq!(key("account:{0}", own("{0}")), Ok(Some("{0}".to_owned())));
+        for (pattern, request) in [("{who}", of("{}")), ("{", of("{}")), ("x", own("")), ("x", own("*"))] {
+            assert_eq!(key(pattern, request).unwrap_err().field, "concurrency_key", "{pattern}");
+        }
+        assert_eq!(key("x", own(&"k".repeat(201))).unwrap_err().field, "concurrency_key");
+        let parent = JobId([1; 16]);
+        let child = JobRequest {
+            depends_on: vec![Edge { parent, kind: EdgeKind::Success }],
+            ..JobRequest::new("m:f", format!("[{}]", markers::result_of(&parent.to_string())))
+        };
+        assert_eq!(key("account:{0}", child).unwrap_err().field, "concurrency_key", "it is not there yet");
     }
 
     /// C115 and F39: what is kept is exact, what can't be kept is refused, and depth is bounded.

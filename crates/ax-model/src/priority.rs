@@ -107,9 +107,18 @@ pub struct Picker {
     claims: u64,
 }
 
+/// What a picker chose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Picked {
+    /// Which of the runs.
+    pub index: usize,
+    /// It is the share of the aged: it belongs to the run's longest-due job, also where keys take turns.
+    pub overdue: bool,
+}
+
 impl Picker {
-    /// The index in `heads` of the job to take next; `None` when every run is empty (`None` entries).
-    pub fn pick(&mut self, heads: &[Option<Head>], ageing: &Ageing, now: Timestamp) -> Option<usize> {
+    /// The run whose place is next, by its longest-due job; `None` when every run is empty (`None` entries).
+    pub fn pick(&mut self, heads: &[Option<Head>], ageing: &Ageing, now: Timestamp) -> Option<Picked> {
         let live = || heads.iter().enumerate().filter_map(|(i, h)| h.map(|h| (i, h)));
         let turn_of_the_aged = self.claims % 4 == 3;
         let most_overdue = || {
@@ -119,10 +128,10 @@ impl Picker {
                 .min()
                 .map(|(.., i)| i)
         };
-        let picked = turn_of_the_aged
-            .then(most_overdue)
-            .flatten()
-            .or_else(|| live().min_by_key(|(_, h)| h.rank(ageing, now)).map(|(i, _)| i));
+        let first =
+            || live().min_by_key(|(_, h)| h.rank(ageing, now)).map(|(index, _)| Picked { index, overdue: false });
+        let aged = turn_of_the_aged.then(most_overdue).flatten();
+        let picked = aged.map(|index| Picked { index, overdue: true }).or_else(first);
         if picked.is_some() {
             self.claims += 1;
         }
@@ -147,7 +156,8 @@ mod tests {
         let mut picker = Picker::default();
         let mut taken = vec![];
         for _ in 0..n {
-            let Some(i) = picker.pick(&heads, &Ageing::default(), Timestamp(now)) else { break };
+            let picked = picker.pick(&heads, &Ageing::default(), Timestamp(now));
+            let Some(Picked { index: i, .. }) = picked else { break };
             taken.push(left[i].0);
             heads[i] = left[i].1.next().and_then(|due| head(left[i].0, due));
         }
@@ -184,7 +194,8 @@ mod tests {
     fn priority_first_then_due_time() {
         assert_eq!(take(&[(5, vec![1, 2]), (1, vec![9]), (10, vec![0])], 9, 10), [1, 5, 5, 10]);
         let heads = [head(5, 8), head(5, 3)];
-        assert_eq!(Picker::default().pick(&heads, &Ageing::default(), Timestamp(10)), Some(1));
+        let picked = Picker::default().pick(&heads, &Ageing::default(), Timestamp(10));
+        assert_eq!(picked, Some(Picked { index: 1, overdue: false }));
     }
 
     #[test]

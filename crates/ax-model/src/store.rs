@@ -11,11 +11,12 @@ use std::sync::Arc;
 use crate::catalogue::TaskSpec;
 use crate::firing::{DueSchedules, Firing, Ticked, ToldTick};
 use crate::flow::{Edge, FlowCounts, FlowRetry, FlowState};
-use crate::gates::{JobWhy, QueueWhy};
+use crate::gates::{Asker, JobWhy, LimitUse, QueueWhy};
 use crate::ids::{JobId, NodeId, Token};
 use crate::job::{Cause, ErrorInfo, Job, Life, OnCrash, Progress, State};
 use crate::lifecycle::{Event, Fence, Refusal};
 use crate::new_job::NewJob;
+use crate::permits::{Limit, LimitWrite, Subject};
 use crate::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
 use crate::time::Timestamp;
 
@@ -85,6 +86,16 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Changes one queue's switches; the reply comes after it is on disk, and no claim made after it disobeys.
     fn set_queue(&self, change: QueueChange) -> Reply<'_, Queue>;
 
+    /// Changes limits, in order, in one transaction; the reply comes after it is on disk, and no claim made after it disobeys.
+    /// What is active already stays so. The answer is each subject's own limit as it is then.
+    fn set_limits(&self, writes: Vec<LimitWrite>) -> Reply<'_, Vec<Option<Limit>>>;
+
+    /// Stored limits after `after`, by scope and name, and what is used of them; at most `limit`.
+    fn limits(&self, after: Option<Subject>, limit: usize, node: NodeId) -> Reply<'_, Vec<LimitUse>>;
+
+    /// What one queue, task or key may have and has, whether it has a limit of its own or not.
+    fn limit_use(&self, subject: Subject, node: NodeId) -> Reply<'_, LimitUse>;
+
     /// Every queue that has ever had a job or a setting.
     fn queues(&self) -> Reply<'_, Vec<Queue>>;
 
@@ -146,11 +157,11 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Kept counts and sums of every (queue, task) pair that has something to count, oldest pair first: never a scan.
     fn lanes(&self) -> Reply<'_, Vec<LaneStats>>;
 
-    /// What stands between a job and a claim by whoever offers `offers`.
-    fn why(&self, id: JobId, offers: Arc<[String]>) -> Reply<'_, Option<JobWhy>>;
+    /// What stands between a job and a claim by `asker`.
+    fn why(&self, id: JobId, asker: Asker) -> Reply<'_, Option<JobWhy>>;
 
     /// The same of a queue; `None` = there is no such queue.
-    fn why_queue(&self, name: String, offers: Arc<[String]>) -> Reply<'_, Option<QueueWhy>>;
+    fn why_queue(&self, name: String, asker: Asker) -> Reply<'_, Option<QueueWhy>>;
 
     /// Compares everything kept twice (counts, claim column, leases) with the rows; an empty answer is a sound store.
     fn check(&self) -> Reply<'_, Vec<String>>;
@@ -337,6 +348,8 @@ pub struct Claimed {
     pub priority: u8,
     /// When it was due.
     pub due: Timestamp,
+    /// Due time and row of the job whose place in the order it took: its own, or where keys take turns that of another.
+    pub place: (Timestamp, i64),
     /// When it was enqueued.
     pub created_at: Timestamp,
     /// When it was claimed.
@@ -462,7 +475,7 @@ pub struct QueueChange {
     pub name: String,
     /// Stop or let go.
     pub paused: Option<bool>,
-    /// Most active jobs at a time; `Some(None)` lifts the limit.
+    /// Most active jobs at a time, as `set_limits` sets it; `Some(None)` lifts the limit.
     pub concurrency: Option<Option<u32>>,
     /// Why it is paused, for people. Kept while the pause lasts.
     pub reason: Option<String>,
@@ -479,8 +492,8 @@ pub struct Queue {
     pub paused_since: Option<Timestamp>,
     /// Why, if a reason was given.
     pub pause_reason: Option<String>,
-    /// Most active jobs at a time.
-    pub concurrency: Option<u32>,
+    /// What limits it, and whether its keys take turns.
+    pub limit: Limit,
     /// Its jobs by state, `State::ALL` order.
     pub by_state: [u64; 9],
 }

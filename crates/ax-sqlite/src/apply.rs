@@ -4,7 +4,7 @@ use ax_model::flow::Verdict;
 use ax_model::lifecycle::{Event, Refusal, decide};
 use ax_model::store::{Act, Applied, AttemptRef, StoreError, Target};
 use ax_model::unique::content_digest;
-use ax_model::{JobId, Progress};
+use ax_model::{JobId, Progress, rate};
 use rusqlite::{OptionalExtension, params};
 
 use crate::edges;
@@ -45,6 +45,9 @@ fn apply_one(tx: &mut Tx<'_, '_>, act: &Act) -> Result<Result<Applied, Refusal>,
     }
     if let Some(what) = action(&act.event) {
         tx.note_action(standing.seq, what)?;
+    }
+    if let Some(claimed_at) = standing.life.claimed_at.filter(|_| rate::gives_back(&act.event)) {
+        tx.give_back_start(&standing, claimed_at);
     }
     if change.life != standing.life {
         tx.save(&standing, &change)?;

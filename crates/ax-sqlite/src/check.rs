@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ax_model::KeyId;
 use rusqlite::Connection;
 
 use crate::rows::{standing, standing_columns, time};
@@ -18,7 +19,8 @@ pub(crate) fn check(conn: &Connection) -> rusqlite::Result<Vec<String>> {
         }
     }
     let mut real: BTreeMap<(i64, i64), i64> = BTreeMap::new();
-    let mut statement = conn.prepare(concat!("SELECT ", standing_columns!(), ", claim_at FROM jobs"))?;
+    let mut statement =
+        conn.prepare(concat!("SELECT ", standing_columns!(), ", claim_at, concurrency_key FROM jobs"))?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let s = standing(row)?;
@@ -26,6 +28,10 @@ pub(crate) fn check(conn: &Connection) -> rusqlite::Result<Vec<String>> {
         *real.entry((row.get(2)?, s.life.state.code())).or_default() += 1;
         if time(row, crate::rows::STANDING)? != s.life.claim_at() {
             faults.push(format!("job {id}: its claim time does not go with its state {}", s.life.state));
+        }
+        let key: Option<String> = row.get(crate::rows::STANDING + 1)?;
+        if s.key != key.as_deref().map(KeyId::of) {
+            faults.push(format!("job {id}: its concurrency key and the key's number do not go together"));
         }
         if s.life.lease.is_some() != s.life.state.is_active() {
             faults.push(format!("job {id}: {} and its lease do not go together", s.life.state));
@@ -90,6 +96,10 @@ pub(crate) fn check(conn: &Connection) -> rusqlite::Result<Vec<String>> {
         (
             "SELECT count(*) FROM attempts JOIN jobs USING (seq) WHERE attempts.attempt > jobs.attempt + 1",
             "attempts that their jobs have not had",
+        ),
+        (
+            "SELECT count(*) FROM limits WHERE (rate IS NULL) <> (starts IS NULL)",
+            "limits whose rate has no log, or that have one without a rate",
         ),
         ("SELECT count(*) FROM jobs WHERE lane NOT IN (SELECT lane FROM lanes)", "jobs in lanes that are gone"),
         (

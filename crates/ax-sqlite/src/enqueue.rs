@@ -4,7 +4,7 @@ use ax_model::lifecycle::{Change, Event, Note, decide};
 use ax_model::new_job::{IfExists, NewJob, batch_cycle};
 use ax_model::store::{EnqueueRefusal, Enqueued, StoreError};
 use ax_model::unique::content_digest;
-use ax_model::{JobId, Life, State, Timestamp};
+use ax_model::{JobId, KeyId, Life, State, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
 use crate::edges;
@@ -16,10 +16,10 @@ use crate::tx::Tx;
 /// A new row; nothing when its id is taken.
 pub(crate) const INSERT: &str = "INSERT INTO jobs (seq, id, lane, priority, state, claim_at, run_at, attempt, failures,
      interruptions, flags, updated_at, start_before, created_at, timeout_ms, max_attempts, max_interruptions,
-     retry_base_ms, retry_cap_ms, on_crash, unique_for_ms, trace_id, root_id, key, tags, args, kwargs,
-     schedule, tick)
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, 0, ?24, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
-     ?21, ?22, ?23, ?25, ?26) ON CONFLICT (id) DO NOTHING";
+     retry_base_ms, retry_cap_ms, on_crash, unique_for_ms, trace_id, root_id, key, tags, args, kwargs, concurrency_key,
+     ckey, schedule, tick)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, 0, ?26, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
+     ?21, ?22, ?23, ?24, ?25, ?27, ?28) ON CONFLICT (id) DO NOTHING";
 
 type Answer<T> = Result<Result<T, EnqueueRefusal>, StoreError>;
 
@@ -99,6 +99,7 @@ fn insert(tx: &mut Tx<'_, '_>, job: &NewJob, lane: usize, marks: i64) -> Result<
     let spec = &job.spec;
     let life = Life { blocked: !job.edges.is_empty(), ..Life::fresh(job.run_at, job.start_before, tx.now) };
     let marks = marks + if job.fills { FILLS } else { 0 };
+    let key = spec.concurrency_key.as_deref().map(KeyId::of);
     // The id's own digits are the default trace_id: kept as NULL, which spares 32 bytes a row.
     let trace_id = (spec.trace_id != spec.id.simple()).then_some(spec.trace_id.as_str());
     let inserted = tx
@@ -128,6 +129,8 @@ fn insert(tx: &mut Tx<'_, '_>, job: &NewJob, lane: usize, marks: i64) -> Result<
             tags_text(&spec.tags),
             spec.args,
             spec.kwargs,
+            spec.concurrency_key,
+            key.map(|key| key.0),
             flags(&life) + marks,
             spec.tick.as_ref().map(|tick| &tick.schedule),
             spec.tick.as_ref().map(|tick| tick.at.0),
@@ -142,7 +145,7 @@ fn insert(tx: &mut Tx<'_, '_>, job: &NewJob, lane: usize, marks: i64) -> Result<
     tx.note_block(lane, seq)?;
     tx.memory.next_seq += 1;
     if let Some(due) = life.claim_at() {
-        tx.memory.lanes.note_due(lane, spec.priority, due);
+        tx.note_due(lane, spec.priority, key, (due.0, seq));
     }
     tx.deltas.count(lane, life.state, 1);
     Ok(true)
@@ -226,7 +229,8 @@ fn meet_holder(
         // The row may have moved to another lane and priority: the counts follow it.
         tx.deltas.count(standing.lane, standing.life.state, -1);
         tx.deltas.count(lane, standing.life.state, 1);
-        let moved = crate::rows::Standing { lane, priority: job.spec.priority, ..standing };
+        let key = job.spec.concurrency_key.as_deref().map(KeyId::of);
+        let moved = crate::rows::Standing { lane, priority: job.spec.priority, key, ..standing };
         tx.save(&moved, &Change { note: Note::Keep, ..change })?;
     } else {
         tx.note_action(holder.seq, "reschedule")?;
@@ -243,7 +247,7 @@ fn replace_spec(tx: &mut Tx<'_, '_>, job: &NewJob, seq: i64, digest: &[u8; 16], 
     tx.run(
         "UPDATE jobs SET lane = ?2, priority = ?3, timeout_ms = ?4, max_attempts = ?5, max_interruptions = ?6,
              retry_base_ms = ?7, retry_cap_ms = ?8, on_crash = ?9, unique_for_ms = ?10, tags = ?11, args = ?12,
-             kwargs = ?13 WHERE seq = ?1",
+             kwargs = ?13, concurrency_key = ?14, ckey = ?15 WHERE seq = ?1",
         params![
             seq,
             lane_number(lane),
@@ -258,6 +262,8 @@ fn replace_spec(tx: &mut Tx<'_, '_>, job: &NewJob, seq: i64, digest: &[u8; 16], 
             tags_text(&spec.tags),
             spec.args,
             spec.kwargs,
+            spec.concurrency_key,
+            spec.concurrency_key.as_deref().map(|key| KeyId::of(key).0),
         ],
     )?;
     for tag in &spec.tags {

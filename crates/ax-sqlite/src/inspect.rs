@@ -108,7 +108,7 @@ pub(crate) fn queue_counts(conn: &Connection, queue: &str) -> rusqlite::Result<[
 pub(crate) fn queues(conn: &Connection) -> rusqlite::Result<Vec<Queue>> {
     let mut all: BTreeMap<String, Queue> = BTreeMap::new();
     let named = |name: String| Queue { name, ..Queue::default() };
-    let mut statement = conn.prepare_cached("SELECT name, paused, concurrency, paused_at, reason FROM queues")?;
+    let mut statement = conn.prepare_cached(concat!("SELECT ", crate::queues::queue_columns!()))?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let queue = crate::queues::row(row)?;
@@ -157,30 +157,47 @@ pub(crate) struct DueTimes {
     pub(crate) next_due: Option<Timestamp>,
 }
 
-/// A few seeks in the claim index for each priority.
+/// A statement on waiting jobs, for those without a concurrency key and for those with one: each has its claim index.
+macro_rules! of_both_claim_indexes {
+    ($select:literal, $rest:literal) => {
+        [
+            concat!($select, " FROM jobs INDEXED BY jobs_claim WHERE claim_at IS NOT NULL AND ckey IS NULL ", $rest),
+            concat!(
+                $select,
+                " FROM jobs INDEXED BY jobs_claim_keyed WHERE claim_at IS NOT NULL AND ckey IS NOT NULL ",
+                $rest
+            ),
+        ]
+    };
+}
+pub(crate) use of_both_claim_indexes;
+
+const COUNT_DUE: [&str; 2] = of_both_claim_indexes!(
+    "SELECT count(*) FROM (SELECT 1",
+    "AND lane = ?1 AND priority = ?2 AND claim_at <= ?3 LIMIT ?4)"
+);
+const FIRST_AFTER: [&str; 2] =
+    of_both_claim_indexes!("SELECT min(claim_at)", "AND lane = ?1 AND priority = ?2 AND claim_at > ?3");
+
+/// A few seeks in the claim indexes for each priority.
 pub(crate) fn due_times(conn: &Connection, lane: i64, most: u64, now: Timestamp) -> rusqlite::Result<DueTimes> {
-    let mut ready = conn.prepare_cached(
-        "SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_claim
-         WHERE lane = ?1 AND priority = ?2 AND claim_at IS NOT NULL AND claim_at <= ?3 LIMIT ?4)",
-    )?;
-    let mut first = conn.prepare_cached(
-        "SELECT min(claim_at) FROM jobs INDEXED BY jobs_claim
-         WHERE lane = ?1 AND priority = ?2 AND claim_at IS NOT NULL AND claim_at > ?3",
-    )?;
     let earlier = |a: Option<Timestamp>, b: Option<Timestamp>| a.into_iter().chain(b).min();
     let mut times = DueTimes::default();
-    for priority in 1..=10u8 {
-        let oldest: Option<i64> = first.query_row(params![lane, priority, i64::MIN], |r| r.get(0))?;
-        let Some(oldest) = oldest.map(Timestamp) else { continue };
-        let mut next = Some(oldest);
-        if oldest <= now {
-            times.oldest_ready = earlier(times.oldest_ready, Some(oldest));
-            let room = i64::try_from(most.saturating_sub(times.ready)).unwrap_or(i64::MAX);
-            times.ready +=
-                ready.query_row(params![lane, priority, now.0, room], |r| r.get::<_, i64>(0))?.unsigned_abs();
-            next = first.query_row(params![lane, priority, now.0], |r| r.get::<_, Option<i64>>(0))?.map(Timestamp);
+    for (count, first) in COUNT_DUE.iter().zip(FIRST_AFTER) {
+        let (mut ready, mut first) = (conn.prepare_cached(count)?, conn.prepare_cached(first)?);
+        for priority in 1..=10u8 {
+            let oldest: Option<i64> = first.query_row(params![lane, priority, i64::MIN], |r| r.get(0))?;
+            let Some(oldest) = oldest.map(Timestamp) else { continue };
+            let mut next = Some(oldest);
+            if oldest <= now {
+                times.oldest_ready = earlier(times.oldest_ready, Some(oldest));
+                let room = i64::try_from(most.saturating_sub(times.ready)).unwrap_or(i64::MAX);
+                times.ready +=
+                    ready.query_row(params![lane, priority, now.0, room], |r| r.get::<_, i64>(0))?.unsigned_abs();
+                next = first.query_row(params![lane, priority, now.0], |r| r.get::<_, Option<i64>>(0))?.map(Timestamp);
+            }
+            times.next_due = earlier(times.next_due, next);
         }
-        times.next_due = earlier(times.next_due, next);
     }
     Ok(times)
 }
@@ -238,18 +255,23 @@ pub(crate) fn lanes(conn: &Connection, now: Timestamp) -> rusqlite::Result<Vec<L
     Ok(all.into_values().collect())
 }
 
-/// Due time of the lane's first claimable job: a seek in the claim index for each priority that it has.
+const NEXT_PRIORITY: [&str; 2] = of_both_claim_indexes!(
+    "SELECT priority, claim_at",
+    "AND lane = ?1 AND priority > ?2 ORDER BY priority, claim_at LIMIT 1"
+);
+
+/// Due time of the lane's first claimable job: a seek in the claim indexes for each priority that it has.
 fn oldest_of_lane(conn: &Connection, lane: i64) -> rusqlite::Result<Option<Timestamp>> {
-    let mut next = conn.prepare_cached(
-        "SELECT priority, claim_at FROM jobs INDEXED BY jobs_claim
-         WHERE lane = ?1 AND priority > ?2 AND claim_at IS NOT NULL ORDER BY priority, claim_at LIMIT 1",
-    )?;
-    let (mut oldest, mut priority): (Option<i64>, i64) = (None, 0);
-    while let Some((next_priority, due)) =
-        next.query_row([lane, priority], |r| Ok((r.get(0)?, r.get::<_, i64>(1)?))).optional()?
-    {
-        priority = next_priority;
-        oldest = Some(oldest.map_or(due, |oldest| oldest.min(due)));
+    let mut oldest: Option<i64> = None;
+    for sql in NEXT_PRIORITY {
+        let mut next = conn.prepare_cached(sql)?;
+        let mut priority = 0;
+        while let Some((next_priority, due)) =
+            next.query_row([lane, priority], |r| Ok((r.get(0)?, r.get::<_, i64>(1)?))).optional()?
+        {
+            priority = next_priority;
+            oldest = Some(oldest.map_or(due, |oldest| oldest.min(due)));
+        }
     }
     Ok(oldest.map(Timestamp))
 }

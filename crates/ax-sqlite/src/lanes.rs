@@ -22,7 +22,7 @@ pub(crate) struct Lane {
     pub(crate) id: i64,
     pub(crate) queue: Arc<str>,
     pub(crate) task: Arc<str>,
-    /// By priority: no job of the lane is claimable before this instant (microseconds).
+    /// By priority: no job of the lane without a key is claimable before this instant (microseconds).
     heads: [i64; PRIORITIES],
     /// The newest stretch of row numbers that is known to be noted as holding jobs of the lane; -1 = none.
     block: i64,
@@ -34,14 +34,14 @@ pub(crate) fn block_of(seq: i64) -> i64 {
 }
 
 impl Lane {
-    /// Priorities that may have a job due at `now`.
+    /// Priorities that may have a job without a key due at `now`.
     pub(crate) fn maybe_due(&self, now: Timestamp) -> impl Iterator<Item = u8> + '_ {
         (1..=10u8).filter(move |p| self.heads[*p as usize] <= now.0)
     }
 
-    /// The earliest instant at which a job of the lane can fall due; `None` when it has no waiting job.
-    pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.heads[1..].iter().min().filter(|h| **h != EMPTY).map(|h| Timestamp(*h))
+    /// The earliest instant after `since` at which a job of the lane without a key can fall due, as far as is known.
+    pub(crate) fn next_due(&self, since: Timestamp) -> Option<Timestamp> {
+        self.heads[1..].iter().filter(|h| **h > since.0 && **h != EMPTY).min().map(|h| Timestamp(*h))
     }
 
     /// Remembers what a claim found at the head of a run.
@@ -54,7 +54,6 @@ impl Lane {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Switches {
     pub(crate) paused: bool,
-    pub(crate) concurrency: Option<u32>,
 }
 
 /// All lanes and queue switches.
@@ -75,10 +74,10 @@ impl Lanes {
             let (queue, task): (String, String) = (row.get(1)?, row.get(2)?);
             all.push(&queue, &task, UNKNOWN);
         }
-        let mut rows = conn.prepare("SELECT name, paused, concurrency FROM queues")?;
+        let mut rows = conn.prepare("SELECT name, paused FROM queues")?;
         let mut rows = rows.query([])?;
         while let Some(row) = rows.next()? {
-            all.switches.insert(row.get(0)?, Switches { paused: row.get(1)?, concurrency: row.get(2)? });
+            all.switches.insert(row.get(0)?, Switches { paused: row.get(1)? });
         }
         Ok(all)
     }
@@ -118,13 +117,18 @@ impl Lanes {
         self.lanes.iter()
     }
 
+    /// Indexes of the lanes of a queue.
+    pub(crate) fn of_queue(&self, queue: &str) -> impl Iterator<Item = usize> {
+        self.by_name.get(queue).into_iter().flat_map(|lanes| lanes.values().copied())
+    }
+
     /// Indexes of the lanes whose task is one of `offers`.
     pub(crate) fn offered(&self, offers: &[String]) -> Vec<usize> {
         let wanted: std::collections::HashSet<&str> = offers.iter().map(String::as_str).collect();
         (0..self.lanes.len()).filter(|i| wanted.contains(&*self.lanes[*i].task)).collect()
     }
 
-    /// A job of the lane is claimable from `due` on.
+    /// A job of the lane without a key is claimable from `due` on.
     pub(crate) fn note_due(&mut self, index: usize, priority: u8, due: Timestamp) {
         let head = &mut self.lanes[index].heads[priority as usize];
         *head = (*head).min(due.0);

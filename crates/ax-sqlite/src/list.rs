@@ -8,6 +8,7 @@ use ax_model::store::{Cursor, Filter, LISTED_BYTES, Listed, Matching, Page};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
 
+use crate::inspect::of_both_claim_indexes;
 use crate::lanes::block_of;
 use crate::rows::{LISTED, job, job_columns};
 
@@ -15,6 +16,14 @@ use crate::rows::{LISTED, job, job_columns};
 const WALK: usize = 200_000;
 /// Waiting jobs are found through the claim index, which must be sorted, up to so many.
 const SORTED: u64 = 50_000;
+
+/// The claim indexes, of jobs without a concurrency key and with one, and the condition of each.
+const CLAIM_INDEXES: [(&str, &str); 2] =
+    [("jobs INDEXED BY jobs_claim", "ckey IS NULL"), ("jobs INDEXED BY jobs_claim_keyed", "ckey IS NOT NULL")];
+const COUNT_DUE: [&str; 2] = of_both_claim_indexes!(
+    "SELECT count(*) FROM (SELECT 1",
+    "AND lane = ?1 AND priority IN (1, 2, 3, 4, 5, 6, 7, 8, 9, 10) AND claim_at <= ?2 LIMIT ?3)"
+);
 
 /// Row numbers that match, newest first.
 #[derive(Default)]
@@ -172,13 +181,14 @@ impl Search<'_> {
                 State::Pending if waiting_are_few => {
                     // All priorities named: then a due time can be sought in the index.
                     let due = if self.filter.ready { self.now.0 } else { i64::MAX };
-                    let condition = format!(
-                        "lane = ? AND priority IN (1, 2, 3, 4, 5, 6, 7, 8, 9, 10) AND claim_at IS NOT NULL
-                             AND claim_at <= ? AND state = {}",
-                        state.code()
-                    );
-                    let values = vec![Value::from(*lane), Value::from(due)];
-                    sources.push(Source::new("jobs INDEXED BY jobs_claim", condition, values));
+                    for (index, keys) in CLAIM_INDEXES {
+                        let condition = format!(
+                            "lane = ? AND priority IN (1, 2, 3, 4, 5, 6, 7, 8, 9, 10) AND claim_at IS NOT NULL
+                                 AND claim_at <= ? AND {keys} AND state = {}",
+                            state.code()
+                        );
+                        sources.push(Source::new(index, condition, vec![Value::from(*lane), Value::from(due)]));
+                    }
                     if !self.filter.ready {
                         let condition = "lane = ? AND state = 0 AND claim_at IS NULL";
                         sources.push(Source::new("jobs INDEXED BY jobs_blocked", condition, lane_value()));
@@ -200,15 +210,13 @@ impl Search<'_> {
         if !self.filter.ready {
             return Ok(waiting.map(|(_, _, n)| n).sum());
         }
-        let mut due = self.conn.prepare_cached(
-            "SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_claim
-             WHERE lane = ?1 AND priority IN (1, 2, 3, 4, 5, 6, 7, 8, 9, 10) AND claim_at IS NOT NULL
-                 AND claim_at <= ?2 LIMIT ?3)",
-        )?;
         let mut sum = 0;
         for (lane, ..) in waiting {
-            let most = i64::try_from(SORTED + 1).unwrap_or(i64::MAX);
-            sum += due.query_row(params![lane, self.now.0, most], |r| r.get::<_, i64>(0))?.unsigned_abs();
+            for sql in COUNT_DUE {
+                let most = i64::try_from(SORTED + 1).unwrap_or(i64::MAX);
+                let mut due = self.conn.prepare_cached(sql)?;
+                sum += due.query_row(params![lane, self.now.0, most], |r| r.get::<_, i64>(0))?.unsigned_abs();
+            }
             if sum > SORTED {
                 break;
             }

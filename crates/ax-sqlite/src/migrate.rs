@@ -22,6 +22,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 3, name: "pauses", sql: include_str!("../sql/0003_pauses.sql") },
     Migration { version: 4, name: "flows", sql: include_str!("../sql/0004_flows.sql") },
     Migration { version: 5, name: "schedules", sql: include_str!("../sql/0005_schedules.sql") },
+    Migration { version: 6, name: "limits", sql: include_str!("../sql/0006_limits.sql") },
 ];
 
 /// The SQL of a new store, as it is run: for tools that measure the bare database under the same schema.

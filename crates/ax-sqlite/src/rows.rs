@@ -1,5 +1,6 @@
 //! Between rows and the model's plain data. The column lists stand beside the code that reads them.
 
+use ax_model::KeyId;
 use ax_model::ids::{JobId, NodeId, Token};
 use ax_model::job::{Cause, ErrorInfo, Job, Lease, Life, OnCrash, Place, Policy, Progress, Spec, State, Tick};
 use ax_model::time::Timestamp;
@@ -28,6 +29,8 @@ pub(crate) struct Standing {
     /// Lane index (number − 1).
     pub(crate) lane: usize,
     pub(crate) priority: u8,
+    /// Its concurrency key.
+    pub(crate) key: Option<KeyId>,
     pub(crate) life: Life,
     pub(crate) policy: Policy,
     /// `MARKS`.
@@ -39,13 +42,13 @@ macro_rules! standing_columns {
     () => {
         "seq, id, lane, priority, state, run_at, attempt, failures, interruptions, node, token, flags, last_cause, \
          claimed_at, started_at, finished_at, updated_at, start_before, max_attempts, max_interruptions, \
-         retry_base_ms, retry_cap_ms, on_crash"
+         retry_base_ms, retry_cap_ms, on_crash, ckey"
     };
 }
 pub(crate) use standing_columns;
 
 /// How many columns `standing` reads: where a longer list goes on.
-pub(crate) const STANDING: usize = 23;
+pub(crate) const STANDING: usize = 24;
 
 pub(crate) fn standing(row: &Row<'_>) -> rusqlite::Result<Standing> {
     let flags: i64 = row.get(11)?;
@@ -85,7 +88,8 @@ pub(crate) fn standing(row: &Row<'_>) -> rusqlite::Result<Standing> {
     let lane: i64 = row.get(2)?;
     let lane = usize::try_from(lane - 1).map_err(|_| unreadable(2))?;
     let marks = flags & MARKS;
-    Ok(Standing { seq: row.get(0)?, id: JobId(row.get(1)?), lane, priority: row.get(3)?, life, policy, marks })
+    let key = row.get::<_, Option<i64>>(23)?.map(KeyId);
+    Ok(Standing { seq: row.get(0)?, id: JobId(row.get(1)?), lane, priority: row.get(3)?, key, life, policy, marks })
 }
 
 pub(crate) fn flags(life: &Life) -> i64 {
@@ -106,7 +110,7 @@ macro_rules! job_columns {
          iif(flags & 16, (SELECT id FROM flows f WHERE f.seq = (SELECT flow FROM places p WHERE p.seq = jobs.seq)), NULL), \
          iif(flags & 16, (SELECT node FROM places p WHERE p.seq = jobs.seq), NULL), \
          iif(flags & 16, (SELECT made_by FROM places p WHERE p.seq = jobs.seq), NULL), \
-         iif(flags & 16, (SELECT made_index FROM places p WHERE p.seq = jobs.seq), NULL), schedule, tick"
+         iif(flags & 16, (SELECT made_index FROM places p WHERE p.seq = jobs.seq), NULL), schedule, tick, concurrency_key"
         )
     };
     (ended) => {
@@ -118,7 +122,7 @@ macro_rules! job_columns {
          iif(flags & 16, (SELECT id FROM flows f WHERE f.seq = (SELECT flow FROM places p WHERE p.seq = jobs.seq)), NULL), \
          iif(flags & 16, (SELECT node FROM places p WHERE p.seq = jobs.seq), NULL), \
          iif(flags & 16, (SELECT made_by FROM places p WHERE p.seq = jobs.seq), NULL), \
-         iif(flags & 16, (SELECT made_index FROM places p WHERE p.seq = jobs.seq), NULL), schedule, tick"
+         iif(flags & 16, (SELECT made_index FROM places p WHERE p.seq = jobs.seq), NULL), schedule, tick, concurrency_key"
         )
     };
     (light) => {
@@ -131,7 +135,7 @@ macro_rules! job_columns {
          iif(flags & 16, (SELECT id FROM flows f WHERE f.seq = (SELECT flow FROM places p WHERE p.seq = jobs.seq)), NULL), \
          iif(flags & 16, (SELECT node FROM places p WHERE p.seq = jobs.seq), NULL), \
          iif(flags & 16, (SELECT made_by FROM places p WHERE p.seq = jobs.seq), NULL), \
-         iif(flags & 16, (SELECT made_index FROM places p WHERE p.seq = jobs.seq), NULL), schedule, tick, octet_length(args), octet_length(kwargs), \
+         iif(flags & 16, (SELECT made_index FROM places p WHERE p.seq = jobs.seq), NULL), schedule, tick, concurrency_key, octet_length(args), octet_length(kwargs), \
          octet_length(result)"
         )
     };
@@ -139,7 +143,7 @@ macro_rules! job_columns {
 pub(crate) use job_columns;
 
 /// Where the lengths of a light row stand.
-pub(crate) const LISTED: usize = STANDING + 20;
+pub(crate) const LISTED: usize = STANDING + 21;
 
 pub(crate) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     let base = STANDING;
@@ -159,6 +163,7 @@ pub(crate) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         root_id: row.get::<_, Option<[u8; 16]>>(base + 4)?.map_or(id, JobId),
         key: row.get(base + 5)?,
         unique_for_ms: span(row, base + 2)?,
+        concurrency_key: row.get(base + 20)?,
         tags: tags.map(|t| serde_json::from_str(&t).unwrap_or_default()).unwrap_or_default(),
         tick: match row.get::<_, Option<String>>(base + 18)? {
             Some(schedule) => Some(Tick { schedule, at: Timestamp(row.get(base + 19)?) }),

@@ -8,12 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use ax_model::fair::Rounds;
 use ax_model::firing::{DueSchedules, Firing, Ticked, ToldTick};
 use ax_model::flow::FlowRetry;
-use ax_model::gates::{JobWhy, QueueWhy};
+use ax_model::gates::{Asker, JobWhy, LimitUse, QueueWhy};
 use ax_model::job::{Job, State};
 use ax_model::lifecycle::Refusal;
 use ax_model::new_job::NewJob;
+use ax_model::permits::LimitWrite;
 use ax_model::priority::{Ageing, Picker};
 use ax_model::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
 use ax_model::store::{
@@ -21,7 +23,7 @@ use ax_model::store::{
     FlowFilter, FlowHead, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue,
     QueueChange, Recovered, Reply, Store, StoreError, StoreErrorKind, Upstream,
 };
-use ax_model::{Clock, JobId, NodeId, Progress, TaskSpec, Timestamp};
+use ax_model::{Clock, JobId, Limit, NodeId, Progress, Subject, TaskSpec, Timestamp};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use tokio::sync::oneshot;
 
@@ -31,7 +33,8 @@ use crate::readers::Readers;
 use crate::tx::{Memory, Tx};
 use crate::writer::{Message, Parked, Write, Writer, closed};
 use crate::{
-    apply, check, enqueue, flows, flows_read, inspect, leases, list, migrate, queues, retention, schedules, tasks, why,
+    apply, check, enqueue, flows, flows_read, inspect, leases, limits, list, migrate, queues, retention, schedules,
+    tasks, why,
 };
 
 /// The oldest SQLite without the WAL-reset bug, which can damage a file that two connections write or checkpoint.
@@ -119,7 +122,7 @@ impl SqliteStore {
         create_private(&path).map_err(|e| file_error(&path, &e))?;
         let conn = connect_writer(&path)?;
         migrate::migrate(&conn, options.clock.now())?;
-        let memory = Memory::load(&conn, Picker::default())?;
+        let memory = Memory::load(&conn, Picker::default(), Rounds::default())?;
         let readers = Readers::open(&path)?;
         let (sender, inbox) = channel();
         let sender = Arc::new(sender);
@@ -295,6 +298,20 @@ impl Store for SqliteStore {
         self.write(Kind::Queue, 1, move |tx| queues::set_queue(tx, &change))
     }
 
+    fn set_limits(&self, writes: Vec<LimitWrite>) -> Reply<'_, Vec<Option<Limit>>> {
+        self.write(Kind::Queue, writes.len(), move |tx| limits::set_limits(tx, &writes))
+    }
+
+    fn limits(&self, after: Option<Subject>, limit: usize, node: NodeId) -> Reply<'_, Vec<LimitUse>> {
+        let now = self.now();
+        self.readers.read(move |conn| snapshot(conn, |conn| limits::list(conn, after.as_ref(), limit, node, now)))
+    }
+
+    fn limit_use(&self, subject: Subject, node: NodeId) -> Reply<'_, LimitUse> {
+        let now = self.now();
+        self.readers.read(move |conn| snapshot(conn, |conn| limits::limit_use(conn, &subject, node, now)))
+    }
+
     fn queues(&self) -> Reply<'_, Vec<Queue>> {
         self.readers.read(inspect::queues)
     }
@@ -388,14 +405,14 @@ impl Store for SqliteStore {
         self.readers.read(move |conn| snapshot(conn, |conn| inspect::lanes(conn, now)))
     }
 
-    fn why(&self, id: JobId, offers: Arc<[String]>) -> Reply<'_, Option<JobWhy>> {
+    fn why(&self, id: JobId, asker: Asker) -> Reply<'_, Option<JobWhy>> {
         let (ageing, now) = (self.ageing, self.now());
-        self.readers.read(move |conn| snapshot(conn, |conn| why::job(conn, id, &offers, &ageing, now)))
+        self.readers.read(move |conn| snapshot(conn, |conn| why::job(conn, id, &asker, &ageing, now)))
     }
 
-    fn why_queue(&self, name: String, offers: Arc<[String]>) -> Reply<'_, Option<QueueWhy>> {
+    fn why_queue(&self, name: String, asker: Asker) -> Reply<'_, Option<QueueWhy>> {
         let now = self.now();
-        self.readers.read(move |conn| snapshot(conn, |conn| why::queue(conn, &name, &offers, now)))
+        self.readers.read(move |conn| snapshot(conn, |conn| why::queue(conn, &name, &asker, now)))
     }
 
     fn check(&self) -> Reply<'_, Vec<String>> {

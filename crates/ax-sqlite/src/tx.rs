@@ -2,21 +2,27 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use ax_model::fair::Rounds;
 use ax_model::lifecycle::{Change, Note};
 use ax_model::priority::{Ageing, Picker};
 use ax_model::store::{StoreError, StoreErrorKind};
-use ax_model::{JobId, Life, State, Timestamp};
+use ax_model::{JobId, KeyId, Life, State, Timestamp};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Statement, params};
 
 use crate::counts::Deltas;
 use crate::lanes::{Lanes, block_of};
+use crate::ledger::{Ledger, Whose};
 use crate::rows::{IN_FLOW, PARENT, Standing, error_text, flags, standing, standing_columns};
 use crate::store::sqlite_error;
+use crate::strands::{Place, Strands};
 
 /// What the writer remembers between transactions. Reloaded after every rollback.
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub(crate) lanes: Lanes,
+    /// Waiting jobs with concurrency keys.
+    pub(crate) strands: Strands,
+    pub(crate) ledger: Ledger,
     pub(crate) picker: Picker,
     /// The number of the next row.
     pub(crate) next_seq: i64,
@@ -25,8 +31,11 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub(crate) fn load(conn: &Connection, picker: Picker) -> Result<Memory, StoreError> {
+    /// Reads it from the file. Whose turn it is is not in there: it lives on from `before`.
+    pub(crate) fn load(conn: &Connection, picker: Picker, turns: Rounds<KeyId>) -> Result<Memory, StoreError> {
         let lanes = Lanes::load(conn).map_err(|e| sqlite_error(&e))?;
+        let strands = Strands::load(conn, &lanes, turns).map_err(|e| sqlite_error(&e))?;
+        let ledger = Ledger::load(conn).map_err(|e| sqlite_error(&e))?;
         let next_seq = conn
             .query_row(
                 "SELECT max((SELECT coalesce(max(seq), 0) FROM jobs), (SELECT seq FROM deleted_to)) + 1",
@@ -34,7 +43,7 @@ impl Memory {
                 |r| r.get(0),
             )
             .map_err(|e| sqlite_error(&e))?;
-        Ok(Memory { lanes, picker, next_seq, active: HashMap::new() })
+        Ok(Memory { lanes, strands, ledger, picker, next_seq, active: HashMap::new() })
     }
 }
 
@@ -73,8 +82,8 @@ impl<'c> Hot<'c> {
             begin: sql("BEGIN IMMEDIATE")?,
             commit: sql("COMMIT")?,
             insert: sql(crate::enqueue::INSERT)?,
-            read_ahead: sql(crate::claim::READ_AHEAD)?,
-            head: sql(crate::claim::HEAD)?,
+            read_ahead: sql(crate::runs::READ_AHEAD)?,
+            head: sql(crate::runs::HEAD)?,
             take_read: sql(crate::claim::TAKE_READ)?,
             take: sql(crate::claim::TAKE)?,
             load: sql(concat!("SELECT ", standing_columns!(), " FROM jobs WHERE seq = ?1"))?,
@@ -218,9 +227,35 @@ impl<'t, 'c> Tx<'t, 'c> {
             self.memory.active.insert(old.seq, Standing { life: *life, ..*old });
         } else {
             self.memory.active.remove(&old.seq);
+            if let Some(key) = old.key.filter(|_| old.life.lease.is_some()) {
+                // A place of the key is free.
+                self.memory.strands.open(&self.memory.lanes, key);
+            }
         }
         if let Some(due) = life.claim_at() {
-            self.memory.lanes.note_due(old.lane, old.priority, due);
+            self.note_due(old.lane, old.priority, old.key, (due.0, old.seq));
+        }
+    }
+
+    /// Remembers that a job is claimable from its due time on.
+    pub(crate) fn note_due(&mut self, lane: usize, priority: u8, key: Option<KeyId>, due: (i64, i64)) {
+        let Memory { lanes, strands, .. } = &mut *self.memory;
+        match key {
+            None => lanes.note_due(lane, priority, Timestamp(due.0)),
+            Some(key) => strands.note_due(lanes, Place { lane, priority }, key, due),
+        }
+    }
+
+    /// The attempt that was claimed then never began: it does not count against a rate.
+    pub(crate) fn give_back_start(&mut self, of: &Standing, claimed_at: Timestamp) {
+        let Memory { lanes, ledger, .. } = &mut *self.memory;
+        if ledger.is_empty() {
+            return;
+        }
+        let lane = lanes.get(of.lane);
+        let named = [Whose::Queue(lane.queue.clone()), Whose::Task(lane.task.clone())];
+        for whose in named.into_iter().chain(of.key.map(Whose::Key)) {
+            ledger.give_back(&whose, claimed_at);
         }
     }
 

@@ -1,18 +1,18 @@
 //! What stands between jobs and a claim, read from the same rows that a claim reads. `ax_model::gates` judges.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use ax_model::gates::{AHEAD_CAP, HOLDERS_MAX, Holder, JobWhy, QueueUse, QueueWhy, UPSTREAM_MAX};
-use ax_model::job::State;
-use ax_model::priority::{Ageing, Head};
+use ax_model::gates::{AHEAD_CAP, Asker, JobWhy, QueueWhy, UPSTREAM_MAX};
+use ax_model::priority::{Ageing, Head, Stretch};
 use ax_model::store::{Queue, READY_CAP};
-use ax_model::{JobId, Timestamp};
+use ax_model::{JobId, KeyId, Scope, Spec, Subject, Timestamp};
 use rusqlite::{Connection, params};
 
-use crate::claim::ACTIVE;
-use crate::inspect::queue_counts;
-use crate::rows::{coded, time};
-use crate::{flows_read, inspect, queues};
+use crate::inspect::{self, of_both_claim_indexes, queue_counts};
+use crate::{flows_read, limits, queues};
+
+/// Jobs with concurrency keys that `ahead` looks at before it gives up: those behind full keys are not counted.
+const KEYED_LOOKED_AT: i64 = 20_000;
 
 /// A lane with waiting jobs.
 struct Lane {
@@ -26,7 +26,7 @@ struct Lane {
 pub(crate) fn job(
     conn: &Connection,
     id: JobId,
-    offers: &[String],
+    asker: &Asker,
     ageing: &Ageing,
     now: Timestamp,
 ) -> rusqlite::Result<Option<JobWhy>> {
@@ -34,82 +34,72 @@ pub(crate) fn job(
     job.spec.args.clear();
     job.spec.kwargs.clear();
     job.result = None;
-    let used = queue_use(conn, &job.spec.queue)?;
-    let offers: HashSet<&str> = offers.iter().map(String::as_str).collect();
-    let offered = offers.contains(job.spec.task.as_str());
+    let mut under = vec![];
+    for subject in subjects(&job.spec) {
+        if subject.scope != Scope::Task || limits::stored(conn, &subject)?.is_some() {
+            under.push(limits::limit_use(conn, &subject, asker.node, now)?);
+        }
+    }
+    let offered = asker.offers.contains(&job.spec.task);
     let aged_from = ageing.aged_from(job.spec.priority, job.life.run_at);
+    let queue = queue_row(conn, &job.spec.queue)?;
     let upstream = flows_read::upstream(conn, id, UPSTREAM_MAX)?;
-    let mut why = JobWhy { now, job, used, offered, ahead: 0, aged_from, upstream };
+    let mut why = JobWhy { now, queue, limits: under, job, offered, ahead: 0, aged_from, upstream };
     if why.job.life.is_ready(now) {
-        why.ahead = ahead(conn, &why, &offers, ageing)?;
+        why.ahead = ahead(conn, &why, asker, ageing)?;
     }
     Ok(Some(why))
+}
+
+/// Whose limits a job is under.
+fn subjects(spec: &Spec) -> impl Iterator<Item = Subject> + '_ {
+    let named = [Subject::new(Scope::Queue, &spec.queue), Subject::new(Scope::Task, &spec.task)];
+    named.into_iter().chain(spec.concurrency_key.iter().map(|key| Subject::new(Scope::Key, key)))
+}
+
+fn queue_row(conn: &Connection, name: &str) -> rusqlite::Result<Queue> {
+    let queue = queues::stored(conn, name)?.unwrap_or_else(|| Queue { name: name.to_owned(), ..Queue::default() });
+    Ok(Queue { by_state: queue_counts(conn, name)?, ..queue })
 }
 
 /// One queue; `None` when it has never had a job or a setting. Call it inside a transaction.
 pub(crate) fn queue(
     conn: &Connection,
     name: &str,
-    offers: &[String],
+    asker: &Asker,
     now: Timestamp,
 ) -> rusqlite::Result<Option<QueueWhy>> {
-    let used = queue_use(conn, name)?;
-    let known = queues::stored(conn, name)?.is_some() || used.queue.by_state.iter().any(|n| *n > 0) || {
+    let queue = queue_row(conn, name)?;
+    let known = queues::stored(conn, name)?.is_some() || queue.by_state.iter().any(|n| *n > 0) || {
         let mut lanes = conn.prepare_cached("SELECT 1 FROM lanes JOIN lane_counts USING (lane) WHERE queue = ?1")?;
         lanes.exists([name])?
     };
     if !known {
         return Ok(None);
     }
-    let mut why = QueueWhy { now, used, ..QueueWhy::default() };
-    let offers: HashSet<&str> = offers.iter().map(String::as_str).collect();
+    let limit_use = |subject: &Subject| limits::limit_use(conn, subject, asker.node, now);
+    let mut why =
+        QueueWhy { now, queue, limits: vec![limit_use(&Subject::new(Scope::Queue, name))?], ..QueueWhy::default() };
+    let offers: HashSet<&str> = asker.offers.iter().map(String::as_str).collect();
     let mut unoffered: BTreeMap<String, u64> = BTreeMap::new();
-    for lane in waiting_lanes(conn)?.into_iter().filter(|lane| lane.queue == name) {
+    let mut lanes = waiting_lanes(conn)?;
+    lanes.retain(|lane| lane.queue == name);
+    lanes.sort_by(|a, b| a.task.cmp(&b.task));
+    for lane in lanes {
         let times = inspect::due_times(conn, lane.id, READY_CAP - why.ready, now)?;
         why.ready += times.ready;
         why.oldest_ready = why.oldest_ready.into_iter().chain(times.oldest_ready).min();
         why.next_due = why.next_due.into_iter().chain(times.next_due).min();
+        let task = Subject::new(Scope::Task, &lane.task);
+        if limits::stored(conn, &task)?.is_some() {
+            why.limits.push(limit_use(&task)?);
+        }
         if !offers.contains(lane.task.as_str()) {
             *unoffered.entry(lane.task).or_default() += lane.waiting;
         }
     }
     why.unoffered = unoffered.into_iter().collect();
     Ok(Some(why))
-}
-
-fn queue_use(conn: &Connection, name: &str) -> rusqlite::Result<QueueUse> {
-    let queue = queues::stored(conn, name)?.unwrap_or_else(|| Queue { name: name.to_owned(), ..Queue::default() });
-    let queue = Queue { by_state: queue_counts(conn, name)?, ..queue };
-    let mut used = QueueUse { queue, ..QueueUse::default() };
-    let mut lanes = conn.prepare_cached("SELECT lane, task FROM lanes WHERE queue = ?1")?;
-    let mut lanes = lanes.query([name])?;
-    while let Some(lane) = lanes.next()? {
-        let (id, task): (i64, String) = (lane.get(0)?, lane.get(1)?);
-        let active: i64 = conn.prepare_cached(ACTIVE)?.query_row([id], |r| r.get(0))?;
-        if active == 0 {
-            continue;
-        }
-        used.active += active.unsigned_abs();
-        let mut holders = conn.prepare_cached(
-            "SELECT id, state, attempt, CASE state WHEN 2 THEN started_at ELSE claimed_at END AS since
-             FROM jobs INDEXED BY jobs_active WHERE lane = ?1 AND token IS NOT NULL ORDER BY since, id LIMIT ?2", // 2 running
-        )?;
-        let holders = holders.query_map(params![id, HOLDERS_MAX as i64], |r| {
-            Ok(Holder {
-                id: JobId(r.get(0)?),
-                task: task.clone(),
-                state: coded(r, 1, State::from_code)?,
-                attempt: r.get(2)?,
-                since: time(r, 3)?.unwrap_or_default(),
-            })
-        })?;
-        for holder in holders {
-            used.holders.push(holder?);
-        }
-    }
-    used.holders.sort_by_key(|holder| (holder.since, holder.id));
-    used.holders.truncate(HOLDERS_MAX);
-    Ok(used)
 }
 
 /// Lanes that have waiting jobs, by kept counts.
@@ -125,47 +115,92 @@ fn waiting_lanes(conn: &Connection) -> rusqlite::Result<Vec<Lane>> {
     rows.collect()
 }
 
-/// Whether one more job of the queue may be in hand; what is in use is asked only where it matters.
-fn has_room(conn: &Connection, name: &str) -> rusqlite::Result<bool> {
-    let queue = queues::stored(conn, name)?.unwrap_or_default();
-    let room = ax_model::gates::room(queue.paused, queue.concurrency, || {
-        let mut lanes = conn.prepare_cached("SELECT lane FROM lanes WHERE queue = ?1")?;
-        let lanes = lanes.query_map([name], |r| r.get::<_, i64>(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
-        let mut active = conn.prepare_cached(ACTIVE)?;
-        lanes.into_iter().map(|lane| active.query_row([lane], |r| Ok(r.get::<_, i64>(0)?.unsigned_abs()))).sum()
-    })?;
-    Ok(room > 0)
+/// Which limits leave room, asked once each. Those of the job in question count as open.
+struct Rooms<'a> {
+    conn: &'a Connection,
+    asker: &'a Asker,
+    now: Timestamp,
+    open: HashMap<Subject, bool>,
+    open_keys: HashMap<KeyId, bool>,
 }
 
+impl Rooms<'_> {
+    fn is_open(&mut self, subject: Subject) -> rusqlite::Result<bool> {
+        if let Some(open) = self.open.get(&subject) {
+            return Ok(*open);
+        }
+        let paused = subject.scope == Scope::Queue && queue_row(self.conn, &subject.name)?.paused;
+        let open = !paused && limits::limit_use(self.conn, &subject, self.asker.node, self.now)?.room() > 0;
+        self.open.insert(subject, open);
+        Ok(open)
+    }
+
+    /// A key, found on one of its jobs.
+    fn is_open_key(&mut self, key: KeyId, seq: i64) -> rusqlite::Result<bool> {
+        if let Some(open) = self.open_keys.get(&key) {
+            return Ok(*open);
+        }
+        let mut name = self.conn.prepare_cached("SELECT concurrency_key FROM jobs WHERE seq = ?1")?;
+        let subject = Subject::new(Scope::Key, name.query_row([seq], |r| r.get::<_, String>(0))?);
+        let open = self.is_open(subject)?;
+        self.open_keys.insert(key, open);
+        Ok(open)
+    }
+}
+
+const AHEAD: [&str; 2] = of_both_claim_indexes!(
+    "SELECT seq, ckey",
+    "AND lane = ?1 AND priority = ?2 AND claim_at >= ?3 AND (claim_at < ?4 OR (claim_at = ?4 AND seq < ?5))
+         AND claim_at <= ?4 ORDER BY claim_at, seq LIMIT ?6"
+);
+
 /// How many jobs that can be taken go before this one.
-fn ahead(conn: &Connection, why: &JobWhy, offers: &HashSet<&str>, ageing: &Ageing) -> rusqlite::Result<u64> {
+fn ahead(conn: &Connection, why: &JobWhy, asker: &Asker, ageing: &Ageing) -> rusqlite::Result<u64> {
     let (job, now) = (&why.job, why.now);
+    let offers: HashSet<&str> = asker.offers.iter().map(String::as_str).collect();
     let mine = Head { priority: job.spec.priority, due: job.life.run_at, seq: job.seq }.rank(ageing, now);
-    let mut open: BTreeMap<String, bool> = BTreeMap::from([(job.spec.queue.clone(), true)]);
-    let mut count = conn.prepare_cached(
-        "SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_claim
-         WHERE lane = ?1 AND priority = ?2 AND claim_at IS NOT NULL AND claim_at >= ?3
-             AND (claim_at < ?4 OR (claim_at = ?4 AND seq < ?5)) AND claim_at <= ?4 LIMIT ?6)",
-    )?;
+    let open = subjects(&job.spec).map(|subject| (subject, true)).collect();
+    let mut rooms = Rooms { conn, asker, now, open, open_keys: HashMap::new() };
     let mut ahead = 0;
     for lane in waiting_lanes(conn)?.into_iter().filter(|lane| offers.contains(lane.task.as_str())) {
-        let is_open = match open.get(&lane.queue) {
-            Some(open) => *open,
-            None => has_room(conn, &lane.queue)?,
-        };
-        open.insert(lane.queue, is_open);
-        if !is_open {
+        let [queue, task] = [Subject::new(Scope::Queue, &lane.queue), Subject::new(Scope::Task, &lane.task)];
+        if !rooms.is_open(queue)? || !rooms.is_open(task)? {
             continue;
         }
         for (priority, piece) in (1..=10u8).flat_map(|p| mine.before(p, ageing, now).map(|piece| (p, piece))) {
             let Some(piece) = piece else { continue };
-            let left = i64::try_from(AHEAD_CAP - ahead).unwrap_or(i64::MAX);
-            let values = params![lane.id, priority, piece.from.0, piece.to.0.0, piece.to.1, left];
-            ahead += count.query_row(values, |r| r.get::<_, i64>(0))?.unsigned_abs();
+            ahead += open_in(conn, &mut rooms, lane.id, priority, piece, AHEAD_CAP - ahead)?;
             if ahead >= AHEAD_CAP {
                 return Ok(AHEAD_CAP);
             }
         }
     }
     Ok(ahead)
+}
+
+/// How many jobs of a stretch can be taken, up to `most`.
+fn open_in(
+    conn: &Connection,
+    rooms: &mut Rooms<'_>,
+    lane: i64,
+    priority: u8,
+    piece: Stretch,
+    most: u64,
+) -> rusqlite::Result<u64> {
+    let mut found = 0;
+    for sql in AHEAD {
+        let mut rows = conn.prepare_cached(sql)?;
+        let mut rows = rows.query(params![lane, priority, piece.from.0, piece.to.0.0, piece.to.1, KEYED_LOOKED_AT])?;
+        while let Some(row) = rows.next()? {
+            let open = match row.get::<_, Option<i64>>(1)? {
+                None => true,
+                Some(key) => rooms.is_open_key(KeyId(key), row.get(0)?)?,
+            };
+            found += u64::from(open);
+            if found >= most {
+                return Ok(most);
+            }
+        }
+    }
+    Ok(found)
 }

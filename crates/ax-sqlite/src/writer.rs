@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 use crate::counts::Deltas;
 use crate::failpoints::{self, Kind};
-use crate::lanes::{Lane, Lanes};
+use crate::lanes::Lanes;
 use crate::store::{connect_writer, sqlite_error};
 use crate::tx::{Hot, Memory, Tx};
 
@@ -88,11 +88,14 @@ pub(crate) struct Parked {
     /// The lanes it may take from, among the first `known` lanes there are.
     offered: Vec<usize>,
     known: usize,
+    /// When it was last tried. What it did not get then it can get only after a write, when more falls due, or when a rate
+    /// allows more starts.
+    tried: Timestamp,
 }
 
 impl Parked {
     pub(crate) fn new(request: ClaimRequest, reply: oneshot::Sender<Result<Grant, StoreError>>) -> Parked {
-        Parked { request, reply, offered: vec![], known: 0 }
+        Parked { request, reply, offered: vec![], known: 0, tried: Timestamp(0) }
     }
 
     /// Takes in lanes that were made since it last looked.
@@ -103,9 +106,13 @@ impl Parked {
         }
     }
 
-    /// The lanes it may take from that are not paused.
-    fn open<'a>(&'a self, lanes: &'a Lanes) -> impl Iterator<Item = &'a Lane> {
-        self.offered.iter().map(|l| lanes.get(*l)).filter(|l| !lanes.switches(&l.queue).paused)
+    /// When it may find something without a write; `None` = never.
+    fn may_find_at(&self, memory: &Memory, now: Timestamp) -> Option<Timestamp> {
+        let Memory { lanes, strands, ledger, .. } = memory;
+        let since = self.tried.min(now);
+        let open = self.offered.iter().filter(|lane| !lanes.switches(&lanes.get(**lane).queue).paused);
+        let due = open.flat_map(|lane| [lanes.get(*lane).next_due(since), strands.next_due(*lane, since)]);
+        due.chain([ledger.next_opening(since), strands.next_opening()]).flatten().min()
     }
 }
 
@@ -282,7 +289,8 @@ impl Writer {
                 Err(RecvTimeoutError::Timeout) if idle_checkpoint => self.checkpoint(conn, "PASSIVE"),
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            if self.any_parked_due(self.clock.now()) {
+            let now = self.clock.now();
+            if self.may_find_at(now).is_some_and(|at| at <= now) {
                 return Some(Message::Wake);
             }
         }
@@ -294,15 +302,12 @@ impl Writer {
             return None;
         }
         let now = self.clock.now();
-        let lanes = &self.memory.lanes;
-        let due = self.parked.iter().flat_map(|p| p.open(lanes)).filter_map(Lane::next_due).min();
-        let us = due.map_or(u64::MAX, |due| due.us_since(now));
+        let us = self.may_find_at(now).map_or(u64::MAX, |at| at.us_since(now));
         Some(Duration::from_micros(us).clamp(Duration::from_millis(1), LONGEST_SLEEP))
     }
 
-    fn any_parked_due(&self, now: Timestamp) -> bool {
-        let lanes = &self.memory.lanes;
-        self.parked.iter().flat_map(|p| p.open(lanes)).any(|l| l.maybe_due(now).next().is_some())
+    fn may_find_at(&self, now: Timestamp) -> Option<Timestamp> {
+        self.parked.iter().filter_map(|p| p.may_find_at(&self.memory, now)).min()
     }
 
     /// Everything that waits, up to a full batch; `false` = the store is being closed.
@@ -421,7 +426,8 @@ impl Writer {
         if grants.iter().any(|(_, jobs)| !jobs.is_empty()) {
             kinds.push(Kind::Claim);
         }
-        let flushed = tx.deltas.flush(tx.conn, now).map_err(|e| sqlite_error(&e));
+        let flushed = tx.deltas.flush(tx.conn, now).and_then(|()| tx.memory.ledger.flush(tx.conn));
+        let flushed = flushed.map_err(|e| sqlite_error(&e));
         let committed = flushed.and_then(|()| {
             failpoints::before_commit(&kinds);
             tx.hot.commit.execute([]).map_err(|e| sqlite_error(&e))
@@ -440,7 +446,8 @@ impl Writer {
 
     /// Reads again from the file what the writer remembers: after a rollback it may remember what never came to be.
     fn reload(&mut self, conn: &Connection) {
-        match Memory::load(conn, self.memory.picker.clone()) {
+        let turns = std::mem::take(&mut self.memory.strands).into_rounds();
+        match Memory::load(conn, self.memory.picker.clone(), turns) {
             Ok(memory) => self.memory = memory,
             Err(e) => tracing::error!(error = %e, "the store can't be read again after a failed write"),
         }
@@ -481,6 +488,7 @@ fn try_parked(tx: &mut Tx<'_, '_>, parked: &mut Vec<Parked>) -> Result<Vec<Grant
     let mut found: Vec<Vec<Claimed>> = Vec::with_capacity(parked.len());
     for p in parked.iter_mut() {
         p.refresh(&tx.memory.lanes);
+        p.tried = tx.now;
         found.push(crate::claim::claim(tx, &p.request, &p.offered)?);
     }
     let mut granted = vec![];

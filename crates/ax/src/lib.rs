@@ -32,6 +32,7 @@ mod handlers;
 mod health;
 mod inputs;
 pub mod journal;
+mod limits;
 mod local_queue;
 mod map;
 mod metrics;
@@ -54,13 +55,14 @@ pub use ax_model as model;
 pub use ax_model::flow::FlowRetry;
 pub use ax_model::flow_request::{FlowError, FlowRequest, MapOver, NodeEdge, NodeRequest};
 pub use ax_model::limits::Limits;
+pub use ax_model::permits::{Limit, LimitChange, LimitWrite, Scope, Subject};
 pub use ax_model::store::{
     Also, Applied, AtRest, Counts, Cursor, Enqueued, Filter, Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal,
     HistoryEntry, Page, Queue, QueueChange, Store, StoreError, StoreErrorKind,
 };
 pub use ax_model::{
     Cause, Clock, Edge, EdgeKind, ErrorInfo, FlowState, Invalid, Job, JobId, JobRequest, NodeId, OnCrash, Progress,
-    Refusal, State, TaskSpec, Timestamp, Token,
+    Rate, Refusal, State, TaskSpec, Timestamp, Token,
 };
 
 pub use bulk::{BulkAct, BulkReply};
@@ -80,6 +82,6 @@ pub use options::{FailPoint, Options, Retention};
 pub use runner::{Attempt, Outcome, Runner, Stop, StopReason, Stopper};
 pub use schedule_calls::{Forecast, ScheduleError, SchedulePlan};
 pub use shutdown::StopReport;
-pub use status::{RunningNow, Status};
+pub use status::{LIMITS_LOOKED_AT, RunningNow, Status};
 pub use task_error::TaskError;
 pub use why::{NodeWhy, WhyJob, WhyQueue, WhySchedule};

@@ -24,7 +24,10 @@ pub(crate) struct LocalQueue {
 
 #[derive(Debug, Default)]
 struct Inner {
-    jobs: BTreeMap<Rank, Claimed>,
+    /// By the place that each took; of several that took one place, in the order of their claim.
+    jobs: BTreeMap<(Rank, u64), Claimed>,
+    /// Jobs that have come in so far.
+    arrivals: u64,
     slots: usize,
     /// How many more than `slots` the runner takes while jobs are short.
     ahead: usize,
@@ -138,8 +141,11 @@ impl LocalQueue {
                 refused.push(job);
                 continue;
             }
-            let head = Head { priority: job.priority, due: job.due, seq: job.attempt.seq };
-            inner.jobs.insert(head.rank(ageing, now), job);
+            let (due, seq) = job.place;
+            let head = Head { priority: job.priority, due, seq };
+            inner.arrivals += 1;
+            let place = (head.rank(ageing, now), inner.arrivals);
+            inner.jobs.insert(place, job);
         }
         let wake = inner.jobs.len().min(inner.open());
         drop(inner);
@@ -266,6 +272,7 @@ mod tests {
             kwargs: "{}".into(),
             priority: 5,
             due: Timestamp(0),
+            place: (Timestamp(0), i64::from(number)),
             created_at: Timestamp(0),
             claimed_at: Timestamp(0),
             timeout_ms: None,

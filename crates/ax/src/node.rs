@@ -175,6 +175,7 @@ impl Node {
     /// The catalogue learns these tasks: on disk first, then here.
     pub(crate) async fn catalogue_put(&self, specs: &[TaskSpec]) -> Result<(), StoreError> {
         self.store.put_tasks(specs.to_vec()).await?;
+        self.store.set_limits(specs.iter().map(TaskSpec::declared_limit).collect()).await?;
         let mut catalogue = self.catalogue.write().unwrap_or_else(PoisonError::into_inner);
         let known = Arc::make_mut(&mut catalogue);
         known.extend(specs.iter().map(|task| (task.name.clone(), task.clone())));

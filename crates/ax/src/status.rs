@@ -1,11 +1,15 @@
 //! What can be seen of a running engine.
 
+use ax_model::gates::LimitUse;
 use ax_model::store::{Counts, StoreError};
 use ax_model::{JobId, NodeId, Progress, Timestamp};
 
 use crate::client::Client;
 use crate::health::Health;
 use crate::node::Stage;
+
+/// Of more limits an overview tells nothing: each is counted.
+pub const LIMITS_LOOKED_AT: usize = 200;
 
 /// An overview.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +30,8 @@ pub struct Status {
     pub mean_run_ms: Option<f64>,
     /// Queues of which nothing is taken.
     pub paused_queues: Vec<String>,
+    /// Limits of which nothing more can be taken now, of the first `LIMITS_LOOKED_AT` that are set; queues and tasks before keys.
+    pub reached_limits: Vec<LimitUse>,
     /// `Err` says what is wrong.
     pub healthy: Result<(), String>,
     /// Names of the tasks that can run here now.
@@ -62,6 +68,8 @@ impl Client {
         let node = &self.node;
         let counts = node.store.counts().await?;
         let queues = node.store.queues().await?;
+        let mut limits = node.store.limits(None, LIMITS_LOOKED_AT, node.id).await?;
+        limits.retain(|used| used.room() == 0);
         Ok(Status {
             node: node.id,
             started_at: node.opened_at,
@@ -71,6 +79,7 @@ impl Client {
             counts,
             mean_run_ms: node.pace.mean_us().map(|us| us / 1000.0),
             paused_queues: queues.into_iter().filter(|queue| queue.paused).map(|queue| queue.name).collect(),
+            reached_limits: limits,
             healthy: node.troubles.now().map_or(Ok(()), Err),
             offers: self.offers(),
         })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ax_model::catalogue::nearest;
 use ax_model::firing::ToldTick;
 use ax_model::flow_request::MAP_TASK;
-use ax_model::gates::{JobWhy, QueueWhy};
+use ax_model::gates::{Asker, JobWhy, QueueWhy};
 use ax_model::store::StoreError;
 use ax_model::{JobId, Schedule, Timestamp};
 
@@ -92,7 +92,7 @@ impl Client {
     /// The store's own trouble.
     pub async fn why(&self, id: JobId) -> Result<Option<WhyJob>, StoreError> {
         let node = self.node_why();
-        let Some(store) = self.node.store.why(id, Arc::clone(&node.offers)).await? else { return Ok(None) };
+        let Some(store) = self.node.store.why(id, self.asker(&node)).await? else { return Ok(None) };
         let job = &store.job;
         let node = if self.node.aside.runs(&job.spec.task) { self.aside_why(node) } else { node };
         let near = if store.offered { vec![] } else { nearest(&job.spec.task, node.offers.iter().map(String::as_str)) };
@@ -107,8 +107,12 @@ impl Client {
     /// The store's own trouble.
     pub async fn why_queue(&self, name: &str) -> Result<Option<WhyQueue>, StoreError> {
         let node = self.node_why();
-        let store = self.node.store.why_queue(name.to_owned(), Arc::clone(&node.offers)).await?;
+        let store = self.node.store.why_queue(name.to_owned(), self.asker(&node)).await?;
         Ok(store.map(|store| WhyQueue { store, node }))
+    }
+
+    fn asker(&self, node: &NodeWhy) -> Asker {
+        Asker { node: self.node.id, offers: Arc::clone(&node.offers) }
     }
 
     fn node_why(&self) -> NodeWhy {

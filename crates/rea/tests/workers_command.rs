@@ -6,9 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ax::model::word::Word;
 use ax::{Attempt, Outcome, Runner as _, Stop, StopReason};
 use ax_model::TaskSpec;
-use rea::workers::{Command, Pool, PoolOptions, RETRY_EXIT_CODE, Word};
+use rea::workers::{Command, Pool, PoolOptions, RETRY_EXIT_CODE};
 use workers_support::*;
 
 fn shell(name: &str, script: &str, words: &[&str]) -> Command {

@@ -129,6 +129,7 @@ table! { $
         a_pause_is_told_with_its_beginning_and_reason
         the_number_ahead_is_the_order_of_claims
         why_and_claim_agree_on_mixed_stores
+        each_limit_is_a_gate_of_its_own
     }
     parking {
         woken_by_an_enqueue
@@ -190,6 +191,38 @@ table! { $
         counts_of_days_and_of_all_time
         queues_are_told_with_their_counts
         lanes_are_told_with_their_sums
+    }
+    limits {
+        a_key_without_a_limit_runs_one_at_a_time_whatever_the_task_and_queue
+        a_limit_of_a_key_is_its_own_else_that_of_every_key
+        a_task_is_limited_over_all_its_queues
+        a_limit_for_each_node_leaves_the_others_alone
+        c060_a_cancelled_job_frees_the_place_of_its_key
+        every_end_of_an_attempt_frees_its_places
+        a_place_that_is_freed_wakes_a_parked_claim
+        a_lowered_limit_ends_nothing_and_starts_nothing
+        jobs_behind_a_full_key_do_not_keep_others_back
+        jobs_with_keys_keep_their_place_in_the_order
+        a_keyed_job_that_moves_is_found_where_it_is
+        limits_are_kept_over_a_restart_and_listed
+        a_declaration_does_not_undo_what_people_changed
+        a_key_is_counted_and_listed_like_any_job
+    }
+    rates {
+        no_more_start_in_a_window_than_the_rate_allows
+        a_parked_claim_wakes_when_the_window_opens
+        what_never_began_does_not_count
+        a_rate_lives_on_over_a_restart
+        c055_a_clock_that_steps_back_neither_opens_a_rate_nor_shuts_it_for_long
+        each_scope_has_a_rate_of_its_own
+    }
+    fairness {
+        keys_take_turns_in_a_fair_queue
+        jobs_without_a_key_take_turns_as_one
+        priority_goes_before_turns
+        a_fair_queue_stands_where_its_longest_due_job_stands
+        the_share_of_the_aged_goes_to_the_longest_due
+        without_fairness_the_order_is_that_of_due_times
     }
     flows {
         c033_every_end_of_a_parent_decides_each_kind_of_edge

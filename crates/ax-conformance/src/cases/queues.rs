@@ -2,7 +2,7 @@
 
 use ax_model::lifecycle::Failure;
 use ax_model::store::{Claimed, Queue};
-use ax_model::{Event, JobId, JobRequest, NodeId, State};
+use ax_model::{Event, JobId, JobRequest, Limit, NodeId, State};
 
 use crate::harness::{Harness, done};
 
@@ -171,7 +171,7 @@ pub(super) fn settings_are_told_and_kept(h: &mut Harness) {
         name: name.to_owned(),
         paused,
         paused_since: paused.then_some(begun),
-        concurrency,
+        limit: Limit { concurrency, ..Limit::default() },
         by_state,
         ..Queue::default()
     };

@@ -1,12 +1,11 @@
 //! `why` and `claim` say the same: what nothing blocks is taken, what is taken nothing blocked.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use ax_model::gates::{Gate, JobWhy};
 use ax_model::lifecycle::Failure;
 use ax_model::store::QueueChange;
-use ax_model::{Event, JobId, JobRequest, NodeId, State};
+use ax_model::{Event, JobId, JobRequest, NodeId, Scope, State};
 
 use crate::harness::{Harness, done};
 
@@ -17,8 +16,7 @@ fn job(queue: &str) -> JobRequest {
 }
 
 fn why(h: &Harness, id: JobId, offers: &[&str]) -> JobWhy {
-    let offers: Arc<[String]> = offers.iter().map(|o| (*o).to_owned()).collect();
-    done(h.store().why(id, offers)).expect("the job is there")
+    done(h.store().why(id, h.asker(offers))).expect("the job is there")
 }
 
 fn shut(h: &Harness, id: JobId) -> Option<Gate> {
@@ -39,9 +37,9 @@ pub(super) fn each_gate_is_named_and_lifted(h: &mut Harness) {
     let attempt = h.take(TASK).attempt;
     assert_eq!(attempt.id, first);
     let blocked = why(h, id, &[TASK]);
-    assert_eq!((blocked.shut(), blocked.used.active), (Some(Gate::Limit), 1));
+    assert_eq!((blocked.shut(), blocked.limits[0].active), (Some(Gate::Limit(Scope::Queue)), 1));
     let held_since = h.now();
-    assert_eq!(blocked.used.holders.iter().map(|b| (b.id, b.since)).collect::<Vec<_>>(), [(first, held_since)]);
+    assert_eq!(blocked.limits[0].holders.iter().map(|b| (b.id, b.since)).collect::<Vec<_>>(), [(first, held_since)]);
     assert_eq!(shut(h, first), Some(Gate::State));
     h.succeed(attempt);
     assert_eq!((shut(h, id), why(h, id, &[TASK]).ahead), (None, 0));
@@ -53,7 +51,7 @@ pub(super) fn each_gate_is_named_and_lifted(h: &mut Harness) {
     let light = why(h, id, &[TASK]).job;
     assert_eq!((light.spec.args.as_str(), light.life), ("", h.job(id).life));
     let nobody = h.new_id();
-    assert_eq!(done(h.store().why(nobody, Arc::from([]))), None);
+    assert_eq!(done(h.store().why(nobody, h.asker(&[]))), None);
 }
 
 /// C028: one hung run blocks all later ones, and who asks is told which and since when.
@@ -66,12 +64,12 @@ pub(super) fn c028_a_hung_run_is_named_as_what_blocks(h: &mut Harness) {
     h.clock.advance(3 * 86_400_000);
     for id in &ids[1..] {
         let why = why(h, *id, &[TASK]);
-        assert_eq!(why.shut(), Some(Gate::Limit));
-        let blocker = &why.used.holders[0];
+        assert_eq!(why.shut(), Some(Gate::Limit(Scope::Queue)));
+        let blocker = &why.limits[0].holders[0];
         assert_eq!((blocker.id, blocker.state, blocker.since), (ids[0], State::Running, since));
     }
-    let of_queue = done(h.store().why_queue("q".to_owned(), Arc::from([TASK.to_owned()]))).expect("is there");
-    assert_eq!((of_queue.used.room(), of_queue.used.holders[0].id, of_queue.ready), (0, ids[0], 2));
+    let of_queue = done(h.store().why_queue("q".to_owned(), h.asker(&[TASK]))).expect("is there");
+    assert_eq!((of_queue.limits[0].room(), of_queue.limits[0].holders[0].id, of_queue.ready), (0, ids[0], 2));
 }
 
 pub(super) fn a_pause_is_told_with_its_beginning_and_reason(h: &mut Harness) {
@@ -88,7 +86,7 @@ pub(super) fn a_pause_is_told_with_its_beginning_and_reason(h: &mut Harness) {
     h.clock.advance(1_000);
     assert_eq!(done(h.store().set_queue(change(true, None))), told, "a second pause changes nothing");
     h.reopen();
-    assert_eq!(why(h, id, &[TASK]).used.queue, told);
+    assert_eq!(why(h, id, &[TASK]).queue, told);
     assert_eq!(done(h.store().queues()).into_iter().find(|q| q.name == "q"), Some(told));
     let resumed = done(h.store().set_queue(change(false, None)));
     assert_eq!((resumed.paused_since, resumed.pause_reason), (None, None));
@@ -151,7 +149,7 @@ pub(super) fn why_and_claim_agree_on_mixed_stores(h: &mut Harness) {
         let free: BTreeSet<JobId> = whys.iter().filter(|w| w.shut().is_none()).map(|w| w.job.spec.id).collect();
         let mut wanted: BTreeMap<String, u64> = BTreeMap::new();
         for w in whys.iter().filter(|w| w.shut().is_none()) {
-            let most = w.used.room();
+            let most = w.limits[0].room();
             let n = wanted.entry(w.job.spec.queue.clone()).or_default();
             *n = (*n + 1).min(most);
         }
@@ -172,4 +170,28 @@ pub(super) fn why_and_claim_agree_on_mixed_stores(h: &mut Harness) {
             }
         }
     }
+}
+
+pub(super) fn each_limit_is_a_gate_of_its_own(h: &mut Harness) {
+    let keyed = || JobRequest { concurrency_key: Some("k".to_owned()), ..job("q") };
+    let ids = h.add_all(vec![keyed(), keyed(), job("q"), job("q")]);
+    let attempt = h.take(TASK).attempt;
+    assert_eq!(shut(h, ids[1]), Some(Gate::Limit(Scope::Key)));
+    assert_eq!(why(h, ids[1], &[TASK]).limit(Scope::Key).expect("it has a key").holders[0].id, ids[0]);
+    assert_eq!((shut(h, ids[2]), why(h, ids[2], &[TASK]).ahead), (None, 0), "who can't be taken is not ahead");
+    assert_eq!(why(h, ids[3], &[TASK]).ahead, 1);
+    h.limit_of(Scope::Task, TASK, Some(1));
+    assert_eq!(shut(h, ids[2]), Some(Gate::Limit(Scope::Task)));
+    let of_queue = done(h.store().why_queue("q".to_owned(), h.asker(&[TASK]))).expect("is there");
+    assert_eq!(of_queue.limits.iter().map(|used| used.places()).collect::<Vec<_>>(), [u64::MAX, 0]);
+    h.limit_of(Scope::Task, TASK, None);
+    h.rate_of(Scope::Queue, "q", "1/min");
+    let begun = h.now();
+    assert_eq!(h.claim_ids(&[TASK], 9), ids[2..3]);
+    let waits = why(h, ids[3], &[TASK]);
+    let opens_at = waits.limit(Scope::Queue).expect("always").opens_at;
+    assert_eq!((waits.shut(), opens_at), (Some(Gate::Rate(Scope::Queue)), Some(begun.plus_ms(60_000))));
+    h.succeed(attempt);
+    h.clock.advance(60_000);
+    assert_eq!((shut(h, ids[1]), shut(h, ids[3])), (None, None));
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ax::model::firing::{DueSchedules, Firing, Ticked, ToldTick};
-use ax::model::gates::{JobWhy, QueueWhy};
+use ax::model::gates::{Asker, JobWhy, LimitUse, QueueWhy};
 use ax::model::new_job::NewJob;
 use ax::model::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
 use ax::model::store::{
@@ -13,7 +13,8 @@ use ax::model::store::{
 use ax::model::{Event, Progress};
 use ax::{
     Counts, Cursor, Enqueued, Filter, Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal, FlowRetry, HistoryEntry, Job,
-    JobId, NodeId, Page, Queue, QueueChange, Refusal, State, Store, StoreError, StoreErrorKind, TaskSpec, Timestamp,
+    JobId, Limit, LimitWrite, NodeId, Page, Queue, QueueChange, Refusal, State, Store, StoreError, StoreErrorKind,
+    Subject, TaskSpec, Timestamp,
 };
 
 /// Refuses batches in which an attempt succeeds with `"poison"`.
@@ -58,6 +59,9 @@ impl Store for Picky {
         put_tasks(tasks: Vec<TaskSpec>) -> ();
         tasks() -> Vec<TaskSpec>;
         set_queue(change: QueueChange) -> Queue;
+        set_limits(writes: Vec<LimitWrite>) -> Vec<Option<Limit>>;
+        limits(after: Option<Subject>, limit: usize, node: NodeId) -> Vec<LimitUse>;
+        limit_use(subject: Subject, node: NodeId) -> LimitUse;
         queues() -> Vec<Queue>;
         change_schedules(changes: Vec<(String, ScheduleChange)>) -> Vec<Result<Changed, ScheduleRefusal>>;
         schedule(name: String) -> Option<Schedule>;
@@ -76,8 +80,8 @@ impl Store for Picky {
         matching(filter: Filter, cap: usize) -> Matching;
         counts() -> Counts;
         lanes() -> Vec<LaneStats>;
-        why(id: JobId, offers: Arc<[String]>) -> Option<JobWhy>;
-        why_queue(name: String, offers: Arc<[String]>) -> Option<QueueWhy>;
+        why(id: JobId, asker: Asker) -> Option<JobWhy>;
+        why_queue(name: String, asker: Asker) -> Option<QueueWhy>;
         check() -> Vec<String>;
     }
 }

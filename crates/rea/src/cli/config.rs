@@ -103,7 +103,7 @@ fn plain(value: &Value) -> Json {
     match value {
         Value::Nothing | Value::Span(None) => Json::Null,
         Value::Text(text) => text.as_str().into(),
-        Value::Secret(_) => value.to_string().into(),
+        Value::Secret(_) | Value::Rate(_) => value.to_string().into(),
         Value::Path(path) => path.to_string_lossy().into(),
         Value::List(texts) => texts.clone().into(),
         Value::Switch(on) => (*on).into(),

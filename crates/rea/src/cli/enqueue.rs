@@ -43,6 +43,9 @@ pub(super) struct Enqueue {
     /// What to do when the key has a job that waits
     #[arg(long, value_parser = ["keep", "replace", "reschedule"])]
     if_exists: Option<String>,
+    /// What it shares a limit with: jobs with the same key run one at a time, or as `rea limit` says
+    #[arg(long, value_name = "KEY")]
+    concurrency_key: Option<String>,
     /// The job's id, a UUID, instead of a made one: the same id again gives the same job
     #[arg(long, value_name = "UUID")]
     task_id: Option<ax::model::JobId>,
@@ -95,6 +98,7 @@ impl Enqueue {
             ("run_at", &self.run_at),
             ("start_before", &self.start_before),
             ("key", &self.key),
+            ("concurrency_key", &self.concurrency_key),
             ("if_exists", &self.if_exists),
             ("trace_id", &self.trace_id),
             ("callback_url", &self.callback),

@@ -85,7 +85,7 @@ fn print(job: &Value, exact: &Exact, past: &Value, why: Option<&Waits>) -> Resul
     if job["root_id"] != job["task_id"] {
         pair("root_id", word(&job["root_id"]))?;
     }
-    for name in ["key", "start_before"] {
+    for name in ["key", "concurrency_key", "start_before"] {
         if !job[name].is_null() {
             pair(name, word(&job[name]))?;
         }

@@ -15,6 +15,7 @@ mod init;
 mod job;
 mod job_args;
 mod jobs;
+mod limit;
 mod load_error;
 mod logs;
 mod narrow;
@@ -96,6 +97,8 @@ enum Verb {
     Tasks(tasks::Tasks),
     /// List, pause, resume and limit queues
     Queue(queue::Queue),
+    /// Set how many jobs of a queue, a task or a key run at a time, and how often they start
+    Limit(limit::Limit),
     /// Write the whole store and its logs into one file, also while the server runs
     Backup(backup::Backup),
     /// Bring a backup back, with all queues paused
@@ -171,6 +174,7 @@ fn run(verb: Verb) -> Result<Exit, Failure> {
         Verb::Tasks(verb) => asking(verb.run()),
         Verb::Reload(verb) => asking(verb.run()),
         Verb::Queue(verb) => asking(verb.run()),
+        Verb::Limit(verb) => asking(verb.run()),
     }
 }
 

@@ -7,7 +7,7 @@ use ax::Engine;
 use tokio::runtime::Handle;
 use tokio::signal::unix::Signal;
 
-use super::serve::declare;
+use super::serve::{declare, declare_limits};
 use super::{Failure, load_error};
 use crate::error::{Code, Problem};
 use crate::settings::{self, Given};
@@ -42,6 +42,7 @@ impl Reloader {
             let given = Arc::clone(&self.given);
             let read = tokio::task::spawn_blocking(move || settings::serve(&given));
             let settings = read.await.map_err(|panic| panic.to_string())?.map_err(|bad| text(&bad.into()))?;
+            declare_limits(&self.engine.client(), settings.limits).await.map_err(|failure| text(&failure))?;
             let reloaded = self.pool.reload(settings.commands).await;
             let reloaded = reloaded.map_err(|error| text(&load_error::failure(&format!("{error:#}"))))?;
             declare(&self.engine, settings.schedules).await.map_err(|failure| text(&failure))?;

@@ -134,6 +134,16 @@ impl Road {
     }
 
     /// Changes something.
+    pub(super) async fn put(&mut self, path: &str, body: String) -> Result<Value, Failure> {
+        self.send(Method::PUT, path, body).await
+    }
+
+    /// Takes something away.
+    pub(super) async fn delete(&mut self, path: &str) -> Result<Value, Failure> {
+        parse(&self.ask(Method::DELETE, path, Vec::new(), Duration::ZERO).await?)
+    }
+
+    /// Changes something.
     pub(super) async fn post(&mut self, path: &str, body: String) -> Result<Value, Failure> {
         parse(&self.ask(Method::POST, path, body.into_bytes(), Duration::ZERO).await?)
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ax::model::State;
-use ax::{Engine, Journal, OpenError, StopReport};
+use ax::{Client, Engine, Journal, LimitWrite, OpenError, StopReport};
 use clap::Args;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -207,6 +207,7 @@ pub(super) async fn start(
     engine.announce(&url).map_err(trouble)?;
     let pool = pool(settings, &url).await?;
     let client = engine.client();
+    declare_limits(&client, settings.limits.clone()).await?;
     let callbacks =
         settings.callbacks.as_ref().map(|callbacks| Arc::new(callback::runner(callbacks, &client, http)) as _);
     engine.start_with(Arc::clone(&pool) as _, callbacks).await.map_err(trouble)?;
@@ -263,6 +264,15 @@ impl Server {
         let _ = self.listening.await;
         engine.close().await;
     }
+}
+
+/// Sets the limits of the file of settings that have changed there since they were last set from it.
+pub(super) async fn declare_limits(client: &Client, limits: Vec<LimitWrite>) -> Result<(), Failure> {
+    if limits.is_empty() {
+        return Ok(());
+    }
+    let set = client.set_limits(limits).await.map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?;
+    set.map(|_| ()).map_err(|invalid| Failure::new(Exit::Usage, invalid.to_string()))
 }
 
 /// A socket of the runtime that will serve it.

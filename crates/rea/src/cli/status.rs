@@ -89,6 +89,15 @@ fn print(status: &Value, server: Option<&str>) -> Result<(), Failure> {
     if status["paused_queues"].as_array().is_some_and(|q| !q.is_empty()) {
         pair("paused", format!("{} (rea queue resume NAME)", show::words(&status["paused_queues"])))?;
     }
+    let reached = status["reached_limits"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if !reached.is_empty() {
+        let mut named: Vec<String> =
+            reached.iter().take(5).map(|limit| format!("{} {}", word(&limit["scope"]), word(&limit["name"]))).collect();
+        if reached.len() > named.len() {
+            named.push(format!("{} more", reached.len() - named.len()));
+        }
+        pair("limits", format!("reached: {} (rea limit list)", named.join(", ")))?;
+    }
     if status["healthy"] == false {
         pair("trouble", word(&status["trouble"]))?;
     }

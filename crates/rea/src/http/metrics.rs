@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use ax::Scope;
 use ax::model::State as JobState;
+use ax::model::gates::LimitUse;
 use ax::model::store::LaneStats;
 use ax::model::ticks::TickOutcome;
 use ax::{Action, BOUNDS_US, EngineMetrics, Queue, Times};
@@ -29,6 +31,7 @@ pub(super) async fn show(State(shared): State<Shared>, RawQuery(query): RawQuery
     let mut page = Page::default();
     of_server(&mut page, &shared);
     of_queues(&mut page, &lanes, &queues);
+    of_limits(&mut page, &client.stored_limits(None, NAMED).await?);
     of_tasks(&mut page, &lanes);
     of_engine(&mut page, &client.metrics());
     of_process(&mut page);
@@ -108,6 +111,33 @@ fn of_queues(page: &mut Page, lanes: &[LaneStats], queues: &[Queue]) {
     queues.sort_by_key(|queue| !queue.paused);
     for queue in queues.into_iter().take(NAMED) {
         page.sample(&[("queue", &queue.name)], u8::from(queue.paused));
+    }
+}
+
+/// The first limits of queues and tasks. What keys are called is their users' affair.
+fn of_limits(page: &mut Page, limits: &[LimitUse]) {
+    let limits = || limits.iter().filter(|used| used.subject.scope != Scope::Key);
+    page.family(
+        "rea_limit_active",
+        Kind::Gauge,
+        "Jobs under a limit that servers have; the first hundred limits of queues and tasks",
+    );
+    for used in limits() {
+        page.sample(&[("scope", used.subject.scope.as_str()), ("name", &used.subject.name)], used.active);
+    }
+    page.family(
+        "rea_limit_concurrency",
+        Kind::Gauge,
+        "How many jobs a limit allows at a time; those that name a number",
+    );
+    for used in limits() {
+        if let Some(most) = used.limit.concurrency {
+            page.sample(&[("scope", used.subject.scope.as_str()), ("name", &used.subject.name)], most);
+        }
+    }
+    page.family("rea_limit_starts_left", Kind::Gauge, "How many jobs may start now by a rate; those that have one");
+    for used in limits().filter(|used| used.limit.rate.is_some()) {
+        page.sample(&[("scope", used.subject.scope.as_str()), ("name", &used.subject.name)], used.starts_left);
     }
 }
 

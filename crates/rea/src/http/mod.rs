@@ -17,6 +17,7 @@ pub mod ids;
 pub mod index;
 pub mod job;
 pub mod jobs;
+mod limits;
 pub mod listen;
 pub mod log;
 pub mod metrics;
@@ -42,7 +43,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, Response, StatusCode, header};
 use axum::response::IntoResponse;
-use axum::routing::{MethodRouter, delete, get, patch, post};
+use axum::routing::{MethodRouter, delete, get, patch, post, put};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -221,6 +222,10 @@ fn routes() -> Vec<(&'static str, &'static str, MethodRouter<Shared>)> {
         ("get", "/queues/{name}/why", get(why::of_queue)),
         ("post", "/queues/{name}/pause", post(queues::pause)),
         ("post", "/queues/{name}/resume", post(queues::resume)),
+        ("get", "/limits", get(limits::list)),
+        ("get", "/limits/{scope}/{name}", get(limits::show)),
+        ("put", "/limits/{scope}/{name}", put(limits::set)),
+        ("delete", "/limits/{scope}/{name}", delete(limits::clear)),
         ("get", "/schedules", get(schedules::list)),
         ("post", "/schedules", post(schedules::create)),
         ("get", "/schedules/{name}", get(schedules::show)),

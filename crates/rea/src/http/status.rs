@@ -13,6 +13,7 @@ use super::query::Query;
 use super::{Answer, Shared, json, json_text, now};
 use crate::error::{Code, Problem, clip};
 use crate::wire::job::{ByState, TaskView, TotalsView};
+use crate::wire::limit::LimitView;
 use crate::wire::time;
 
 /// Most tasks named under today's worst failures.
@@ -36,6 +37,7 @@ struct StatusView<'a> {
     next_due_at: Option<String>,
     mean_run_ms: Option<f64>,
     paused_queues: &'a [String],
+    reached_limits: Vec<LimitView<'a>>,
     totals: TotalsView<'a>,
     today: Today<'a>,
     healthy: bool,
@@ -82,6 +84,7 @@ fn view(status: &Status, not_ready: Option<String>) -> StatusView<'_> {
         next_due_at: counts.next_due.map(time::text),
         mean_run_ms: status.mean_run_ms,
         paused_queues: &status.paused_queues,
+        reached_limits: status.reached_limits.iter().map(LimitView::from).collect(),
         totals: TotalsView::from(&counts.totals),
         today: today(&counts.today),
         healthy: status.healthy.is_ok(),

@@ -5,6 +5,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use ax::LimitWrite;
 use ax::model::catalogue::nearest;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
@@ -12,7 +13,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::place::{Place, Table};
 use super::schedules::{self, Declared};
 use super::value::{Kind, Value};
-use super::{BadSetting, Key, bad, tasks};
+use super::{BadSetting, Key, bad, limits, tasks};
 use crate::workers::Command;
 
 /// The file that is looked for in the working directory.
@@ -31,6 +32,8 @@ pub(super) struct File {
     pub(super) values: Vec<(Key, Value, usize)>,
     /// The tasks that it declares.
     pub(super) commands: Vec<Command>,
+    /// The limits that it declares.
+    pub(super) limits: Vec<LimitWrite>,
     /// The schedules that it declares.
     pub(super) schedules: Vec<Declared>,
 }
@@ -81,11 +84,14 @@ impl File {
             }
         };
         let mut values = Vec::new();
-        let (mut commands, mut schedules) = (Vec::new(), Vec::new());
+        let (mut commands, mut schedules, mut limits_set) = (Vec::new(), Vec::new(), Vec::new());
         let top = Table { name: "", table: parsed.get_ref(), place };
         for (name, value) in top.entries() {
             match value.get_ref() {
                 DeValue::Table(table) if name.get_ref() == tasks::SECTION => commands = tasks::read(table, place)?,
+                DeValue::Table(table) if let Some(scope) = limits::scope(name.get_ref()) => {
+                    limits_set.extend(limits::read(name.get_ref(), scope, table, place)?);
+                }
                 DeValue::Table(table) if name.get_ref() == schedules::SECTION => {
                     schedules = schedules::read(table, place)?;
                 }
@@ -98,7 +104,7 @@ impl File {
                 _ => values.push(top.setting(name, value)?),
             }
         }
-        Ok(File { path, values, commands, schedules })
+        Ok(File { path, values, commands, limits: limits_set, schedules })
     }
 }
 
@@ -148,7 +154,7 @@ impl Table<'_> {
                 let mut sections: Vec<&str> = names().filter_map(|name| name.split_once('.')).map(|(s, _)| s).collect();
                 sections.dedup();
                 format!(
-                    "there are db, url, token_file, and the tables [{}], [tasks.NAME], [schedules.NAME]; all settings: rea config show",
+                    "there are db, url, token_file, and the tables [{}], [tasks.NAME], [schedules.NAME], [queues.NAME], [keys.NAME]; all settings: rea config show",
                     sections.join("], [")
                 )
             }

@@ -6,6 +6,7 @@
 mod callback;
 mod file;
 mod flags;
+mod limits;
 mod place;
 mod plain;
 mod resolve;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ax::model::{Defaults, OnCrash, Policy, priority::Ageing};
-use ax::{Limits, Options, Retention};
+use ax::{LimitWrite, Limits, Options, Retention};
 
 use super::resolve::{Origin, Resolved};
 use super::schedules::Declared;
@@ -128,6 +128,8 @@ pub struct Serve {
     pub redact: Redact,
     /// Tasks that are programs.
     pub commands: Vec<Command>,
+    /// Limits of queues and keys that the file declares.
+    pub limits: Vec<LimitWrite>,
     /// How callbacks are sent; `None` = they are off.
     pub callbacks: Option<Callbacks>,
     /// Schedules of the file, with the words that declare them.
@@ -195,6 +197,7 @@ pub(super) fn of(all: &Resolved) -> Result<Serve, BadSetting> {
         file: all.file.clone(),
         redact: Redact::new(&all.list(Key::Redact)),
         commands: all.commands.clone(),
+        limits: all.limits.clone(),
         callbacks,
         schedules: all.schedules.clone(),
     })

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use ax::LimitWrite;
+
 use super::file::{self, File};
 use super::schedules::Declared;
 use super::table::WORDS;
@@ -48,6 +50,8 @@ pub struct Resolved {
     pub file: Option<PathBuf>,
     /// The tasks that it declares.
     pub(super) commands: Vec<Command>,
+    /// The limits that it declares.
+    pub(super) limits: Vec<LimitWrite>,
     /// The schedules that it declares.
     pub(super) schedules: Vec<Declared>,
 }
@@ -83,8 +87,8 @@ impl Resolved {
             values.push((default, Origin::Default));
         }
         let path = file.as_ref().map(|file| file.path.clone());
-        let (set, commands, schedules) =
-            file.map_or_else(Default::default, |file| (file.values, file.commands, file.schedules));
+        let (set, commands, limits, schedules) =
+            file.map_or_else(Default::default, |file| (file.values, file.commands, file.limits, file.schedules));
         for (key, value, line) in set {
             values[key as usize] = (value, Origin::File { path: path.clone().unwrap_or_default(), line });
         }
@@ -105,7 +109,7 @@ impl Resolved {
             };
             values[*key as usize] = (value.clone(), Origin::Flag(flag));
         }
-        Ok(Resolved { values, file: path, commands, schedules })
+        Ok(Resolved { values, file: path, commands, limits, schedules })
     }
 
     /// Its value and where that came from.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ax::model::catalogue::{TaskSpec, nearest};
 use ax::model::limits::{Limits, MAX_SPAN_MS};
+use ax::model::word::Word;
 use ax::model::{OnCrash, new_job};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
@@ -12,7 +13,7 @@ use super::place::{Place, Table};
 use super::value::{Kind, Value};
 use super::{BadSetting, bad};
 use crate::callback;
-use crate::workers::{Command, RETRY_EXIT_CODE, Word};
+use crate::workers::{Command, RETRY_EXIT_CODE};
 
 /// The table that holds them.
 pub(super) const SECTION: &str = "tasks";
@@ -34,6 +35,9 @@ const KEYS: &[(&str, Kind, &str)] = &[
     ("retry_cap", SPAN, r#"retry_cap = "2m""#),
     ("on_crash", Kind::Word(&["retry", "hold"]), r#"on_crash = "hold""#),
     ("memory", Kind::Bytes { min: 1 << 20, max: 1 << 50 }, r#"memory = "512MiB""#),
+    ("concurrency", Kind::Whole { min: 1, max: 1_000_000 }, "concurrency = 1"),
+    ("rate", Kind::Rate, r#"rate = "10/min""#),
+    ("concurrency_key", Kind::Text, r#"concurrency_key = "account:{0}""#),
     ("doc", Kind::Text, r#"doc = "Makes a thumbnail""#),
 ];
 const ENV: &str = "env";
@@ -153,6 +157,12 @@ fn field(
         ("retry_cap", Value::Span(ms)) => task.retry_cap_ms = ms,
         ("on_crash", Value::Text(word)) => task.on_crash = OnCrash::from_word(&word),
         ("memory", Value::Bytes(bytes)) => task.memory_bytes = Some(bytes),
+        ("concurrency", Value::Whole(number)) => task.concurrency = u32::try_from(number).ok(),
+        ("rate", Value::Rate(rate)) => task.rate = Some(rate),
+        ("concurrency_key", Value::Text(text)) => match Word::parse(&text) {
+            Ok(_) => task.concurrency_key = Some(text),
+            Err(wrong) => return bad(format!("{at}: {whole}: {wrong}"), *example),
+        },
         ("doc", Value::Text(text)) => task.doc = Some(text),
         _ => return bad(format!("{at}: {whole} is of another kind"), *example),
     }
@@ -207,12 +217,18 @@ mod tests {
             memory = "64MiB"
             retry_exit_codes = [1, 75]
             env = { LANG = "C" }
-            priority = 2"#;
+            priority = 2
+            concurrency = 1
+            rate = "10/min"
+            concurrency_key = "image:{0}""#;
         let [thumb] = parsed(text).unwrap().try_into().unwrap();
         assert_eq!(
             (thumb.task.name.as_str(), thumb.task.priority, thumb.task.timeout_ms),
             ("thumb", Some(2), Some(None))
         );
+        let task = &thumb.task;
+        assert_eq!((task.concurrency, task.rate), (Some(1), ax::Rate::parse("10/min").ok()));
+        assert_eq!(task.concurrency_key.as_deref(), Some("image:{0}"));
         assert_eq!((thumb.argv.len(), thumb.argv[2].fixed()), (5, Some("echo {} $1")));
         assert_eq!((thumb.task.memory_bytes, thumb.retry_exit_codes), (Some(64 << 20), vec![1, 75]));
         assert_eq!((thumb.env, thumb.dir.as_path()), (vec![("LANG".into(), "C".into())], Path::new(".")));
@@ -235,6 +251,7 @@ mod tests {
             ("[tasks.a]\nretry_cap = \"400d\"", "rea.toml:2: tasks.a.retry_cap = \"400d\": must be 0s to 366d", "2m"),
             ("[tasks.a]\ncommand = [\"sh\"]\nretry_exit_codes = [0]", "exit codes from 1 to 255", "[75]"),
             ("[tasks.a]\ncommand = [\"sh\"]\nenv = { A = 1 }", "a table of texts", "LANG"),
+            ("[tasks.a]\ncommand = [\"sh\"]\nconcurrency_key = \"{\"", "tasks.a.concurrency_key", "account:{0}"),
             ("[tasks.\"a:b\"]\ncommand = [\"sh\"]", "has a colon", "plain name"),
             ("[tasks]\na = 3", "tasks.a must be a table", "[tasks.a]"),
         ];

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ax::Rate;
 use ax::model::limits::Limits;
 use toml::de::DeValue;
 use tracing_subscriber::EnvFilter;
@@ -50,6 +51,8 @@ pub enum Kind {
         /// The word for no bound; empty where there is none.
         none: &'static str,
     },
+    /// A number of starts in a window.
+    Rate,
     /// A size in memory or on disk, bytes.
     Bytes {
         /// At least.
@@ -80,6 +83,8 @@ pub enum Value {
     Span(Option<u64>),
     /// Bytes.
     Bytes(u64),
+    /// Starts in a window.
+    Rate(Rate),
 }
 
 impl Kind {
@@ -119,6 +124,7 @@ impl Kind {
             Kind::Span { none, .. } if !none.is_empty() && typed == none => Ok(Value::Span(None)),
             Kind::Span { .. } => self.span(seconds(typed)),
             Kind::Bytes { .. } => self.bytes(bytes(typed)),
+            Kind::Rate => Rate::parse(typed).map(Value::Rate),
         }
     }
 
@@ -152,6 +158,7 @@ impl Kind {
             Kind::Whole { min, max } => format!("must be a whole number from {min} to {max}"),
             Kind::Span { .. } => "must be a length of time, such as \"10m\", or a number of seconds".to_owned(),
             Kind::Bytes { .. } => "must be a size, such as \"10MiB\", or a number of bytes".to_owned(),
+            Kind::Rate => "must be a number of starts in a window, such as \"10/min\"".to_owned(),
             Kind::Word(words) => format!("must be one of \"{}\"", words.join("\", \"")),
             _ => "must be a text in quotes".to_owned(),
         }
@@ -185,6 +192,7 @@ impl Kind {
             Kind::List | Kind::Code => "list".to_owned(),
             Kind::Address => "IP address".to_owned(),
             Kind::Name => "name".to_owned(),
+            Kind::Rate => "rate".to_owned(),
             Kind::Filter => "filter".to_owned(),
             Kind::Switch => "true, false".to_owned(),
             Kind::Word(words) => words.join(", "),
@@ -313,6 +321,7 @@ impl fmt::Display for Value {
             Value::Whole(number) => number.fmt(f),
             Value::Span(Some(ms)) => f.write_str(&span_text(*ms)),
             Value::Span(None) => f.write_str("none"),
+            Value::Rate(rate) => rate.fmt(f),
             Value::Bytes(bytes) => f.write_str(&bytes_text(*bytes)),
         }
     }

@@ -41,6 +41,7 @@ pub struct JobView<'a> {
     on_crash: &'static str,
     key: Option<&'a str>,
     unique_for: Seconds,
+    concurrency_key: Option<&'a str>,
     tags: &'a [String],
     /// The tick that made it.
     schedule: Option<&'a str>,
@@ -89,6 +90,7 @@ impl<'a> JobView<'a> {
             on_crash: spec.policy.on_crash.as_str(),
             key: spec.key.as_deref(),
             unique_for: Seconds(spec.unique_for_ms),
+            concurrency_key: spec.concurrency_key.as_deref(),
             tags: &spec.tags,
             schedule: spec.tick.as_ref().map(|tick| tick.schedule.as_str()),
             tick: spec.tick.as_ref().map(|tick| time::text(tick.at)),
@@ -245,6 +247,9 @@ pub struct QueueView<'a> {
     paused_since: Option<String>,
     pause_reason: Option<&'a str>,
     concurrency: Option<u32>,
+    per_node: Option<u32>,
+    rate: Option<String>,
+    fair: bool,
     counts: ByState<'a>,
 }
 
@@ -255,7 +260,10 @@ impl<'a> From<&'a Queue> for QueueView<'a> {
             paused: queue.paused,
             paused_since: queue.paused_since.map(time::text),
             pause_reason: queue.pause_reason.as_deref(),
-            concurrency: queue.concurrency,
+            concurrency: queue.limit.concurrency,
+            per_node: queue.limit.per_node,
+            rate: queue.limit.rate.map(|rate| rate.to_string()),
+            fair: queue.limit.fair,
             counts: ByState(&queue.by_state),
         }
     }
@@ -277,6 +285,13 @@ pub struct TaskView<'a> {
     on_crash: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_bytes: Option<u64>,
+    /// As the task declares them; what is set is under `/limits`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    concurrency: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    concurrency_key: Option<&'a str>,
     doc: Option<&'a str>,
 }
 
@@ -295,6 +310,9 @@ impl<'a> TaskView<'a> {
             retry_cap: task.retry_cap_ms.map(Seconds),
             on_crash: task.on_crash.map(ax::model::OnCrash::as_str),
             memory_bytes: task.memory_bytes,
+            concurrency: task.concurrency,
+            rate: task.rate.map(|rate| rate.to_string()),
+            concurrency_key: task.concurrency_key.as_deref(),
             doc: task.doc.as_deref(),
         }
     }

@@ -1,6 +1,7 @@
 //! The JSON of the API: what a job looks like outside, and what a request for one looks like. Knows no HTTP.
 
 pub mod job;
+pub mod limit;
 pub mod number;
 pub mod redact;
 pub mod request;

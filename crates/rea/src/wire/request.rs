@@ -37,6 +37,7 @@ pub const FIELDS: &[&str] = &[
     "key",
     "unique_for",
     "if_exists",
+    "concurrency_key",
     "tags",
     "callback_url",
 ];
@@ -162,6 +163,7 @@ impl Draft {
             "root_id" => job.root_id = Some(id(name, json)?),
             "queue" => job.queue = Some(text(name, json)?),
             "trace_id" => job.trace_id = Some(text(name, json)?),
+            "concurrency_key" => job.concurrency_key = Some(text(name, json)?),
             "key" => job.key = Some(text(name, json)?),
             "priority" => job.priority = Some(whole(name, json)?),
             "max_attempts" => job.max_attempts = Some(whole(name, json)?),

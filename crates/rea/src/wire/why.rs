@@ -1,9 +1,9 @@
 //! Why a job or a queue stands still, as users read it: each gate with its words, the first shut one in front, and what
 //! lifts it. What is open or shut is decided by `ax`; here it is only put into words.
 
-use ax::model::gates::{AHEAD_CAP, Gate, Holder, QueueUse, UPSTREAM_MAX};
-use ax::model::store::READY_CAP;
-use ax::model::{Cause, EdgeKind, Job, State, Timestamp};
+use ax::model::gates::{AHEAD_CAP, Gate, Holder, LimitUse, UPSTREAM_MAX};
+use ax::model::store::{Queue, READY_CAP};
+use ax::model::{Cause, EdgeKind, Job, Scope, State, Timestamp};
 use ax::{NodeWhy, RunningNow, WhyJob, WhyQueue};
 use serde::Serialize;
 
@@ -107,14 +107,14 @@ impl WhyView<'_> {
     #[must_use]
     pub fn of_queue(why: &WhyQueue, not_ready: Option<&str>) -> Self {
         let (store, node) = (&why.store, &why.node);
-        let mut gates = vec![waiting_jobs(why), pause(&store.used, store.now), server(node, not_ready)];
+        let mut gates = vec![waiting_jobs(why), pause(&store.queue, store.now), server(node, not_ready)];
         gates.push(offers(why));
-        gates.push(limit(&store.used, store.now));
+        gates.extend(limits(&store.limits, store.now));
         gates.extend(store_trouble(node));
         gates.push(workers(node, store.now));
         let blocked = gates.iter().find(|gate| !gate.open);
         WhyView {
-            queue: Some(store.used.queue.name.clone()),
+            queue: Some(store.queue.name.clone()),
             summary: blocked.map_or_else(
                 || format!("nothing: its jobs are taken as they fall due; {}", gates[0].text),
                 |gate| gate.text.clone(),
@@ -155,10 +155,10 @@ fn waiting(why: &WhyJob, not_ready: Option<&str>) -> Vec<GateView> {
     gates.extend(upstream(why));
     gates.push(due(why));
     gates.extend(start_before(&store.job, store.now));
-    gates.push(pause(&store.used, store.now));
+    gates.push(pause(&store.queue, store.now));
     gates.push(server(node, not_ready));
     gates.push(offer(why));
-    gates.push(limit(&store.used, store.now));
+    gates.extend(limits(&store.limits, store.now));
     gates.extend(store_trouble(node));
     gates.push(workers(node, store.now));
     gates.push(turn(why));
@@ -223,8 +223,7 @@ fn start_before(job: &Job, now: Timestamp) -> Option<GateView> {
     Some(open("start_before", text).at(limit))
 }
 
-fn pause(used: &QueueUse, now: Timestamp) -> GateView {
-    let queue = &used.queue;
+fn pause(queue: &Queue, now: Timestamp) -> GateView {
     if !queue.paused {
         return open("pause", format!("queue {} is not paused", queue.name));
     }
@@ -272,22 +271,67 @@ fn offers(why: &WhyQueue) -> GateView {
     }
 }
 
-fn limit(used: &QueueUse, now: Timestamp) -> GateView {
-    let (name, active) = (&used.queue.name, used.active);
-    let Some(most) = used.queue.concurrency else { return open("limit", format!("queue {name} has no limit")) };
-    if used.has_places() {
-        return open("limit", format!("queue {name} has room: {active} of {most} run"));
+/// The gates of limits: places first, then rates, in the order in which `Gate::ALL` has them. A task or key without a rate, and
+/// a task without a limit, has no gate.
+fn limits(limits: &[LimitUse], now: Timestamp) -> Vec<GateView> {
+    let mut gates: Vec<GateView> = limits.iter().filter_map(|used| places(used, now)).collect();
+    gates.extend(limits.iter().filter_map(|used| rate(used, now)));
+    gates
+}
+
+/// `queue mail`, `task m:f`, `key account:7`.
+fn whose(used: &LimitUse) -> String {
+    format!("{} {}", used.subject.scope, used.subject.name)
+}
+
+fn places(used: &LimitUse, now: Timestamp) -> Option<GateView> {
+    let name = match used.subject.scope {
+        Scope::Queue => "limit",
+        Scope::Task => "task_limit",
+        Scope::Key => "key_limit",
+    };
+    let whose = whose(used);
+    let (most, active, where_) = match (used.limit.concurrency, used.limit.per_node) {
+        (Some(most), _) if used.active >= u64::from(most) => (most, used.active, ""),
+        (_, Some(most)) if used.on_node >= u64::from(most) => (most, used.on_node, " on this node"),
+        (Some(most), _) => (most, used.active, ""),
+        (None, Some(most)) => (most, used.on_node, " on this node"),
+        (None, None) if used.subject.scope == Scope::Queue => return Some(open(name, format!("{whose} has no limit"))),
+        (None, None) => return None,
+    };
+    if used.places() > 0 {
+        return Some(open(name, format!("{whose} has room: {active} of {most} run{where_}")));
     }
     let longest = used
         .holders
         .first()
         .map_or_else(String::new, |h| format!("; blocked by {} {} for {}", h.task, h.id, span(h.since, now)));
-    let gate = shut("limit", format!("room in queue {name}: {active} of {most} run{longest}"));
+    let gate = shut(name, format!("room in {whose}: {active} of {most} run{where_}{longest}"));
+    let set = match used.subject.scope {
+        Scope::Queue => format!("rea queue limit {} N", shell_word(&used.subject.name)),
+        scope => format!("rea limit set {scope} {} --concurrency N", shell_word(&used.subject.name)),
+    };
     let gate = gate.lift(match used.holders.first() {
-        Some(h) => format!("rea queue limit {} N, or rea cancel {}", shell_word(name), h.id),
-        None => format!("rea queue limit {} N", shell_word(name)),
+        Some(h) => format!("{set}, or rea cancel {}", h.id),
+        None => set,
     });
-    GateView { by: used.holders.iter().map(InTheWay::from).collect(), ..gate }
+    Some(GateView { by: used.holders.iter().map(InTheWay::from).collect(), ..gate })
+}
+
+fn rate(used: &LimitUse, now: Timestamp) -> Option<GateView> {
+    let name = match used.subject.scope {
+        Scope::Queue => "rate",
+        Scope::Task => "task_rate",
+        Scope::Key => "key_rate",
+    };
+    let (rate, whose) = (used.limit.rate?, whose(used));
+    let Some(at) = used.opens_at else {
+        return Some(open(name, format!("{whose} may start {} more now, of {rate}", used.starts_left)));
+    };
+    let gate =
+        shut(name, format!("the rate of {whose}, {rate}: the next start is allowed in {}", span(now, at))).at(at);
+    let (scope, name) = (used.subject.scope, shell_word(&used.subject.name));
+    Some(gate.lift(format!("rea limit set {scope} {name} --rate RATE")))
 }
 
 fn store_trouble(node: &NodeWhy) -> Option<GateView> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ax::model::gates::JobWhy;
 use ax::model::store::Queue;
-use ax::model::{ErrorInfo, JobId, Life, OnCrash, Policy, Spec};
+use ax::model::{ErrorInfo, JobId, Life, Limit, OnCrash, Policy, Rate, Spec, Subject};
 
 use super::*;
 
@@ -25,6 +25,7 @@ fn job(state: State) -> Job {
         root_id: id,
         key: None,
         unique_for_ms: 0,
+        concurrency_key: None,
         tags: vec![],
         tick: None,
         created_at: Timestamp(0),
@@ -53,7 +54,6 @@ fn shut_everywhere() -> WhyJob {
         paused: true,
         paused_since: Some(Timestamp(NOW.0 - 60_000_000)),
         pause_reason: Some("restored".to_owned()),
-        concurrency: Some(1),
         ..Queue::default()
     };
     let holder = Holder {
@@ -63,7 +63,15 @@ fn shut_everywhere() -> WhyJob {
         attempt: 3,
         since: Timestamp(NOW.0 - 180_000_000),
     };
-    let used = QueueUse { queue, active: 1, holders: vec![holder] };
+    let limit = LimitUse {
+        subject: Subject::new(Scope::Queue, "my q"),
+        limit: Limit { concurrency: Some(1), ..Limit::default() },
+        active: 1,
+        on_node: 0,
+        starts_left: u64::MAX,
+        opens_at: None,
+        holders: vec![holder],
+    };
     let node = NodeWhy {
         working: false,
         trouble: Some("disk full".to_owned()),
@@ -74,8 +82,16 @@ fn shut_everywhere() -> WhyJob {
         offers: Arc::from([]),
     };
     let aged_from = Timestamp(NOW.0 + 600_000_000);
-    let store =
-        JobWhy { now: NOW, job: job(State::Failed), used, offered: false, ahead: 3, aged_from, upstream: vec![] };
+    let store = JobWhy {
+        now: NOW,
+        job: job(State::Failed),
+        queue,
+        limits: vec![limit],
+        offered: false,
+        ahead: 3,
+        aged_from,
+        upstream: vec![],
+    };
     WhyJob { store, node, here: true, local_ahead: None, nearest: vec!["m:g".to_owned()] }
 }
 
@@ -98,7 +114,7 @@ fn the_first_shut_gate_is_named_with_what_lifts_it() {
     why.store.job.life.run_at = NOW;
     let paused = "queue my q, which is paused for 60 s: restored";
     expect(&why, None, "pause", paused, Some("rea queue resume 'my q'"));
-    why.store.used.queue.paused = false;
+    why.store.queue.paused = false;
     let none = "a server: none runs on this store";
     expect(&why, Some(NO_SERVER), "server", none, Some("start one: rea serve"));
     expect(&why, Some("it stops"), "server", "the server to be ready: it stops", None);
@@ -111,7 +127,8 @@ fn the_first_shut_gate_is_named_with_what_lifts_it() {
     let lift = format!("rea queue limit 'my q' N, or rea cancel {other}");
     let view = expect(&why, None, "limit", &full, Some(&lift));
     assert_eq!(view.gates.iter().find(|g| g.gate == "limit").unwrap().by[0].task_id, other.to_string());
-    why.store.used.queue.concurrency = None;
+    why.store.limits[0].limit.concurrency = None;
+    of_other_limits(&mut why, other);
     expect(&why, None, "store", "the store: disk full", Some("see the server's log"));
     why.node.trouble = None;
     let busy = format!("a free worker: all 1 are busy; the longest: m:slow {other} for 3 min");
@@ -125,6 +142,42 @@ fn the_first_shut_gate_is_named_with_what_lifts_it() {
     let free = WhyView::of_job(&why, None);
     assert_eq!((free.blocked_by, free.gates.iter().all(|g| g.open)), (None, true));
     assert!(free.summary.contains("its turn"), "{}", free.summary);
+}
+
+/// The queue's places are open; what else can limit is shut, one after the other, and opened again.
+fn of_other_limits(why: &mut WhyJob, other: JobId) {
+    let holders = why.store.limits[0].holders.clone();
+    let shut = |why: &WhyJob| {
+        let view = WhyView::of_job(why, None);
+        let gate = view.gates.iter().find(|g| !g.open).unwrap().clone();
+        (gate.gate, gate.text, gate.lift.unwrap_or_default(), gate.at)
+    };
+    let of = |scope, name: &str, limit| LimitUse {
+        subject: Subject::new(scope, name),
+        limit,
+        active: 2,
+        on_node: 1,
+        starts_left: u64::MAX,
+        opens_at: None,
+        holders: holders.clone(),
+    };
+    let on_node = Limit { concurrency: Some(5), per_node: Some(1), ..Limit::default() };
+    why.store.limits.push(of(Scope::Task, "m:f", on_node));
+    let full = format!("room in task m:f: 1 of 1 run on this node; blocked by m:slow {other} for 3 min");
+    let lift = format!("rea limit set task m:f --concurrency N, or rea cancel {other}");
+    assert_eq!(shut(why), ("task_limit", full, lift, None));
+    why.store.limits[1] = of(Scope::Key, "account:7", Limit { concurrency: Some(2), ..Limit::default() });
+    let (gate, text, ..) = shut(why);
+    assert_eq!(gate, "key_limit");
+    assert!(text.starts_with("room in key account:7: 2 of 2 run; blocked by"), "{text}");
+    let rate = Some(Rate { starts: 10, window_ms: 60_000 });
+    let opens_at = Some(Timestamp(NOW.0 + 5_000_000));
+    let key = of(Scope::Key, "account:7", Limit { rate, ..Limit::default() });
+    why.store.limits[1] = LimitUse { starts_left: 0, opens_at, ..key };
+    let text = "the rate of key account:7, 10/min: the next start is allowed in 5.0 s".to_owned();
+    let lift = "rea limit set key account:7 --rate RATE".to_owned();
+    assert_eq!(shut(why), ("key_rate", text, lift, opens_at.map(time::text)));
+    why.store.limits.truncate(1);
 }
 
 #[test]

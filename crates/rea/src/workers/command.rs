@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use ax::{Outcome, StopReason};
 use ax_model::store::Claimed;
+use ax_model::word::Word;
 use ax_model::{Cause, ErrorInfo, TaskSpec};
 use rustix::fs::{MemfdFlags, SeekFrom, memfd_create, seek};
 use serde_json::{Map, Value};
@@ -20,7 +21,6 @@ use super::ends::Exit;
 use super::frames;
 use super::output::{Sink, Tail};
 use super::spawn::{self, Gone, Link, Recipe};
-use super::word::Word;
 
 /// Arguments longer than this are not in the environment, where the kernel takes no text over 128 KiB; they are on stdin.
 const ENV_BYTES: usize = 64 * 1024;

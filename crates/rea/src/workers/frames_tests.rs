@@ -23,6 +23,7 @@ fn job() -> Claimed {
         kwargs: r#"{"lang":"中文"}"#.into(),
         priority: 5,
         due: Timestamp(0),
+        place: (Timestamp(0), 1),
         created_at: Timestamp(0),
         claimed_at: Timestamp(0),
         timeout_ms: Some(60_000),

@@ -39,7 +39,6 @@ mod spawn;
 mod tree;
 pub mod warden;
 mod watch;
-mod word;
 
 pub use command::{Command, RETRY_EXIT_CODE};
 pub use lock::{wait_for_dead_wardens, wardens_path};
@@ -49,4 +48,3 @@ pub use orphans::collect_strays;
 pub use pool::Pool;
 pub use reload::Reloaded;
 pub use watch::{Stamp, Stamps, watch};
-pub use word::Word;

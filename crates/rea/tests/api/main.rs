@@ -8,6 +8,7 @@ mod enqueue;
 mod events;
 mod guard;
 mod job;
+mod limits;
 mod listen;
 mod listing;
 mod metrics;

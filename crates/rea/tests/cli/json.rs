@@ -47,6 +47,8 @@ async fn every_command_that_prints_data_prints_json_when_asked_to() {
             "schedule list" => vec![],
             _ if name.starts_with("schedule ") => vec!["s"],
             "queue limit" => vec!["default", "2"],
+            "limit show" | "limit clear" => vec!["key", "account:7"],
+            "limit set" => vec!["task", "echo", "--rate", "100/min"],
             // These need an attempt, a job that is held, or a server with code.
             "logs" | "mark-success" | "reload" => continue,
             _ => vec![],

@@ -124,6 +124,7 @@ pub(crate) fn job(task: &str, args: &str) -> Claimed {
         kwargs: "{}".into(),
         priority: 5,
         due: Timestamp(0),
+        place: (Timestamp(0), 1),
         created_at: Timestamp(0),
         claimed_at: Timestamp(0),
         timeout_ms: Some(60_000),

@@ -8,8 +8,9 @@ use anyhow::{Result, ensure};
 use ax::model::lifecycle::Event;
 use ax::model::limits::Limits;
 use ax::model::priority::Ageing;
-use ax::model::store::{Act, ClaimRequest, QueueChange, Store, Target as ActTarget};
-use ax::model::{Chance, JobRequest, NodeId, TaskSpec, Timestamp};
+use ax::model::store::{Act, ClaimRequest, Claimed, QueueChange, Store, Target as ActTarget};
+use ax::model::{Chance, JobRequest, NodeId, Rate, Scope, Subject, TaskSpec, Timestamp};
+use ax::{LimitChange, LimitWrite};
 use ax_sqlite::{SqliteOptions, SqliteStore};
 
 use super::drain::{resume_and_wait, store};
@@ -25,6 +26,10 @@ const FAR_MS: u64 = 30 * 86_400_000;
 const DRAINED: usize = 5_000;
 /// Claims that are timed.
 const CLAIMS: usize = 300;
+/// Keys that the million is spread over.
+const KEYS: usize = 100_000;
+/// A task that is offered and has no place left.
+const FULL: &str = "full";
 
 /// W6: the drain beside a million future jobs and beside finished ones, over the drain beside none.
 pub(super) fn drain_beside(bench: &Bench) -> Result<Vec<Row>> {
@@ -91,6 +96,60 @@ enum Beside {
     Future,
     Unoffered,
     Paused,
+    /// Of one key, whose place is taken.
+    FullKey,
+    /// Of many keys, ten each, whose places are taken.
+    FullKeys,
+    /// Of many keys, ten each, of which any may be taken: the claim takes one of them.
+    OpenKeys,
+    /// Of a task, whose places are taken.
+    FullTask,
+    /// Of a queue, whose rate is used up.
+    Rate,
+}
+
+impl Beside {
+    /// The `n`th of the million.
+    fn request(self, n: usize) -> Option<JobRequest> {
+        let key = |key: String| JobRequest { concurrency_key: Some(key), ..request(0) };
+        match self {
+            Beside::Nothing => None,
+            Beside::Future => Some(JobRequest { delay_ms: Some(FAR_MS), ..request(0) }),
+            Beside::Unoffered => Some(JobRequest::new("elsewhere", "[0]")),
+            Beside::Paused | Beside::Rate => Some(JobRequest { queue: Some("shut".to_owned()), ..request(0) }),
+            Beside::FullKey => Some(key("full".to_owned())),
+            Beside::FullKeys | Beside::OpenKeys => Some(key((n % KEYS).to_string())),
+            Beside::FullTask => Some(JobRequest::new(FULL, "[0]")),
+        }
+    }
+
+    /// What keeps the million back.
+    async fn shut(self, store: &dyn Store, chance: &mut Chance) -> Result<()> {
+        let limit = |scope, name: &str| LimitChange::of(Subject::new(scope, name));
+        let change = match self {
+            Beside::Paused => {
+                store
+                    .set_queue(QueueChange { name: "shut".to_owned(), paused: Some(true), ..Default::default() })
+                    .await?;
+                return Ok(());
+            }
+            Beside::FullTask => LimitChange { concurrency: Some(Some(1)), ..limit(Scope::Task, FULL) },
+            Beside::Rate => {
+                LimitChange { rate: Some(Some(Rate { starts: 1, window_ms: FAR_MS })), ..limit(Scope::Queue, "shut") }
+            }
+            Beside::FullKey | Beside::FullKeys => limit(Scope::Key, "full"),
+            Beside::Nothing | Beside::Future | Beside::Unoffered | Beside::OpenKeys => return Ok(()),
+        };
+        store.set_limits(vec![LimitWrite::Change(change)]).await?;
+        // Each place and start is taken, and kept.
+        while !claim(store, NodeId(2), 1_000, chance).await?.is_empty() {}
+        Ok(())
+    }
+}
+
+async fn claim(store: &dyn Store, node: NodeId, limit: usize, chance: &mut Chance) -> Result<Vec<Claimed>> {
+    let offers = Arc::from([super::rig::NOOP.to_owned(), FULL.to_owned()]);
+    Ok(store.claim(ClaimRequest { node, offers, limit, park: false, seed: chance.next_u64() }).await?)
 }
 
 /// `claim`: one due job claimed alone, a commit each, with a million rows of some kind in the way.
@@ -102,6 +161,11 @@ pub(super) fn claims(bench: &Bench) -> Result<Vec<Row>> {
         (Beside::Future, "1M future"),
         (Beside::Unoffered, "1M unoffered"),
         (Beside::Paused, "1M paused"),
+        (Beside::FullKey, "1M of a full key"),
+        (Beside::FullKeys, "1M of 100k full keys"),
+        (Beside::OpenKeys, "1M of 100k open keys"),
+        (Beside::FullTask, "1M of a full task"),
+        (Beside::Rate, "1M behind a rate"),
     ] {
         let dir = bench.folder()?;
         let (p50, p99) = bench.runtime.block_on(timed_claims(dir.path(), beside, bench.runs))?;
@@ -130,33 +194,21 @@ async fn timed_claims(dir: &Path, beside: Beside, runs: usize) -> Result<(Series
     })?;
     let store: &dyn Store = &store;
     let mut chance = Chance::new(1);
-    let blocked = match beside {
-        Beside::Nothing => None,
-        Beside::Future => Some(JobRequest { delay_ms: Some(FAR_MS), ..request(0) }),
-        Beside::Unoffered => Some(JobRequest::new("elsewhere", "[0]")),
-        Beside::Paused => Some(JobRequest { queue: Some("shut".to_owned()), ..request(0) }),
-    };
-    let shut = QueueChange { name: "shut".to_owned(), paused: Some(true), ..QueueChange::default() };
-    store.set_queue(shut).await?;
-    if let Some(blocked) = blocked {
-        for _ in 0..MILLION / BATCH {
-            put(store, &vec![blocked.clone(); BATCH], &mut chance).await?;
+    for batch in 0..MILLION / BATCH {
+        let requests: Vec<JobRequest> =
+            (batch * BATCH..(batch + 1) * BATCH).filter_map(|n| beside.request(n)).collect();
+        if !requests.is_empty() {
+            put(store, &requests, &mut chance).await?;
         }
     }
+    beside.shut(store, &mut chance).await?;
     let (mut p50, mut p99) = (Series::default(), Series::default());
     for _ in 0..runs {
         let mut times = Vec::with_capacity(CLAIMS);
         for _ in 0..CLAIMS {
             put(store, &[request(0)], &mut chance).await?;
-            let claim = ClaimRequest {
-                node: NodeId(1),
-                offers: Arc::from([super::rig::NOOP.to_owned()]),
-                limit: 1,
-                park: false,
-                seed: chance.next_u64(),
-            };
             let begun = Instant::now();
-            let claimed = store.claim(claim).await?;
+            let claimed = claim(store, NodeId(1), 1, &mut chance).await?;
             times.push(begun.elapsed().as_secs_f64() * 1e3);
             let [claimed] = claimed.as_slice() else { anyhow::bail!("claimed {} jobs, not one", claimed.len()) };
             let event = Event::Succeeded {

@@ -76,7 +76,7 @@ impl Raw {
         let now = now().0;
         let mut walk = self.conn.prepare_cached(
             "SELECT seq FROM jobs INDEXED BY jobs_claim WHERE lane = 1 AND priority = 5 AND claim_at IS NOT NULL \
-             AND claim_at <= ?1 ORDER BY claim_at, seq LIMIT ?2",
+             AND ckey IS NULL AND claim_at <= ?1 ORDER BY claim_at, seq LIMIT ?2",
         )?;
         let limit = i64::try_from(n).unwrap_or(i64::MAX);
         let due: Vec<i64> = walk.query_map(params![now, limit], |r| r.get(0))?.collect::<rusqlite::Result<_>>()?;

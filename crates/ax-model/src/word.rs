@@ -1,5 +1,5 @@
-//! The words of a command, with places for the arguments of a job. One word stays one word, whatever is filled in: no shell
-//! reads it.
+//! Words with places for the arguments of a job: the words of a command, where one word stays one word, whatever is filled in
+//! (no shell reads it), and the concurrency key that a task gives its jobs.
 
 use serde_json::{Map, Value};
 
@@ -65,7 +65,7 @@ impl Word {
     ///
     /// # Errors
     /// The argument that is missing or can't be part of a word.
-    pub(super) fn fill(&self, args: &[Value], kwargs: &Map<String, Value>) -> Result<String, String> {
+    pub fn fill(&self, args: &[Value], kwargs: &Map<String, Value>) -> Result<String, String> {
         let mut filled = String::new();
         for piece in &self.0 {
             let (value, name) = match piece {
