@@ -159,10 +159,10 @@ pub struct MapRest {
     retry_cap_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     on_crash: Option<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tags: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     concurrency_key: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<String>,
 }
 
 impl MapTemplate {
@@ -193,8 +193,8 @@ impl MapTemplate {
             retry_base_ms: rest.retry_base_ms,
             retry_cap_ms: rest.retry_cap_ms,
             on_crash: rest.on_crash.and_then(|word| crate::job::OnCrash::from_word(&word)),
-            tags: rest.tags,
             concurrency_key: rest.concurrency_key,
+            tags: rest.tags,
             root_id: Some(root),
             place: Some(Place { flow, node: item_name(&self.node, index), made_by: Some((map, index)) }),
             ..JobRequest::new(&self.task, "")
@@ -503,8 +503,8 @@ impl NodeRequest {
                 retry_base_ms: base.retry_base_ms,
                 retry_cap_ms: base.retry_cap_ms,
                 on_crash: base.on_crash.map(|on_crash| on_crash.as_str().to_owned()),
-                tags: base.tags.clone(),
                 concurrency_key: base.concurrency_key.clone(),
+                tags: base.tags.clone(),
             },
         };
         let list = known.get(source).map_or_else(|| markers::result_of(source), Known::marker);

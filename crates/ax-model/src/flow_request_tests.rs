@@ -111,11 +111,11 @@ fn a_map_over_a_result_is_a_node_that_makes_the_jobs_later() {
 /// C036: what can't be a flow is refused with what is wrong and where.
 #[test]
 fn c036_refusals_name_the_node_and_the_path() {
+    use EdgeKind::{Failure, Success};
     let empty = NodeRequest { map: Some(MapOver::Items(vec![])), ..node("a", "[]", &[]) };
     assert_eq!(problem(vec![empty.clone()]), "nodes: make no jobs: every map is over an empty list");
     let join = node("join", r#"[{"$result":"a"}]"#, &[]);
     assert_eq!(build(vec![empty, join]).unwrap().1[0].spec.args, "[[]]");
-    use EdgeKind::{Failure, Success};
     for (nodes, text) in [
         (vec![], "nodes: must not be empty"),
         (vec![node("a", "", &[("a", Success)])], "wait for each other: a → a"),

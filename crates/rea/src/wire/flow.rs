@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use crate::error::{Code, Problem, clip};
 use crate::wire::edges::each_edge;
 use crate::wire::items::{Stop, each};
-use crate::wire::request::{self, check_once, fields_once, id, split, text, whole, word};
+use crate::wire::request::{self, fields_once, id, split, text, whole, word};
 
 /// Every field of a flow.
 pub const FIELDS: &[&str] = &["name", "flow_id", "root_id", "max_attempts", "retry", "nodes"];
@@ -110,13 +110,13 @@ impl Nodes<'_> {
             (None, Some(own)) => own,
             (None, None) => return Err(unnamed(Problem::field("name", "is missing"))),
         };
-        let node = self.fields(&fields).map_err(|problem| problem.at_node(&name))?;
+        let node =
+            request::once(&fields).and_then(|()| self.fields(&fields)).map_err(|problem| problem.at_node(&name))?;
         self.read.push(NodeRequest { name, ..node });
         Ok(())
     }
 
     fn fields(&mut self, fields: &[(Cow<'_, str>, &RawValue)]) -> Result<NodeRequest, Problem> {
-        check_once(fields)?;
         let mut node = NodeRequest::default();
         let asked = request::parse_among(fields, &NODE_FIELDS, |name, json, _| {
             match name {

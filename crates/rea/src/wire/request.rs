@@ -92,12 +92,12 @@ pub(crate) fn parse_among(
 /// The object's fields in order, each once, their values still text; see `split`.
 pub(crate) fn fields_once(body: &[u8], most: usize) -> Result<Vec<(Cow<'_, str>, &RawValue)>, Problem> {
     let fields = split(body, most)?;
-    check_once(&fields)?;
+    once(&fields)?;
     Ok(fields)
 }
 
-/// No field is given twice.
-pub(crate) fn check_once(fields: &[(Cow<'_, str>, &RawValue)]) -> Result<(), Problem> {
+/// No field is there twice.
+pub(crate) fn once(fields: &[(Cow<'_, str>, &RawValue)]) -> Result<(), Problem> {
     for (i, (name, _)) in fields.iter().enumerate() {
         if fields[..i].iter().any(|(earlier, _)| earlier == name) {
             return Err(Problem::field(name, "is given twice"));
