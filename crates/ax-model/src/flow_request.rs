@@ -159,6 +159,8 @@ pub struct MapRest {
     retry_cap_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     on_crash: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    concurrency_key: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tags: Vec<String>,
 }
@@ -191,6 +193,7 @@ impl MapTemplate {
             retry_base_ms: rest.retry_base_ms,
             retry_cap_ms: rest.retry_cap_ms,
             on_crash: rest.on_crash.and_then(|word| crate::job::OnCrash::from_word(&word)),
+            concurrency_key: rest.concurrency_key,
             tags: rest.tags,
             root_id: Some(root),
             place: Some(Place { flow, node: item_name(&self.node, index), made_by: Some((map, index)) }),
@@ -497,6 +500,7 @@ impl NodeRequest {
                 retry_base_ms: base.retry_base_ms,
                 retry_cap_ms: base.retry_cap_ms,
                 on_crash: base.on_crash.map(|on_crash| on_crash.as_str().to_owned()),
+                concurrency_key: base.concurrency_key.clone(),
                 tags: base.tags.clone(),
             },
         };

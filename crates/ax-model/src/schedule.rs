@@ -90,6 +90,9 @@ pub struct Template {
     /// What to do when a started attempt ends in doubt.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "on_crash_word")]
     pub on_crash: Option<OnCrash>,
+    /// What its jobs share a limit with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency_key: Option<String>,
     /// Labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
@@ -118,6 +121,7 @@ impl Template {
             retry_base_ms: t.retry_base_ms,
             retry_cap_ms: t.retry_cap_ms,
             on_crash: t.on_crash,
+            concurrency_key: t.concurrency_key,
             tags: t.tags,
             ..JobRequest::default()
         }
@@ -141,13 +145,14 @@ impl Template {
             retry_base_ms: r.retry_base_ms,
             retry_cap_ms: r.retry_cap_ms,
             on_crash: r.on_crash,
+            concurrency_key: r.concurrency_key,
             tags: r.tags,
         };
         if template.request() == request {
             return Ok(template);
         }
-        let problem = "a schedule's job can't have task_id, trace_id, root_id, key, unique_for, if_exists, delay, run_at or \
-                       start_before: each tick makes a job of its own, due at the tick";
+        let problem = "a schedule's job can't have task_id, trace_id, root_id, key, unique_for, if_exists, delay, run_at, \
+                       start_before or depends_on: each tick makes a job of its own, due at the tick";
         Err(Invalid { field: "job", problem: problem.to_owned() })
     }
 }

@@ -110,6 +110,8 @@ struct TemplateView<'a> {
     retry_cap: Option<Seconds>,
     #[serde(skip_serializing_if = "Option::is_none")]
     on_crash: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    concurrency_key: Option<&'a str>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     tags: &'a [String],
 }
@@ -129,6 +131,7 @@ impl<'a> TemplateView<'a> {
             retry_base: template.retry_base_ms.map(Seconds),
             retry_cap: template.retry_cap_ms.map(Seconds),
             on_crash: template.on_crash.map(ax::OnCrash::as_str),
+            concurrency_key: template.concurrency_key.as_deref(),
             tags: &template.tags,
         }
     }

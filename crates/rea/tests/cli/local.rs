@@ -33,7 +33,7 @@ async fn jobs_are_stored_shown_and_steered_without_a_server() {
     assert_eq!(bed.rea(&["why", "default", "--json"]).json()["blocked_by"], "server");
     let nothing = bed.rea(&["why", "nothing"]);
     assert_eq!(
-        (nothing.code, nothing.err.contains("is no job id, no queue and no schedule")),
+        (nothing.code, nothing.err.contains("is no id, no queue and no schedule")),
         (3, true),
         "{}",
         nothing.err
