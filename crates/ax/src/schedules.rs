@@ -197,8 +197,11 @@ pub(crate) async fn declare(node: &Node, changes: Vec<(String, ScheduleChange)>)
     let names: Vec<String> = changes.iter().map(|(name, _)| name.clone()).collect();
     for (name, answer) in names.iter().zip(change(node, changes).await?) {
         match answer {
-            Ok(changed) if !changed.unchanged => tracing::info!(schedule = name, "a declared schedule was taken in"),
-            Ok(_) => {}
+            Ok(changed) if changed.unchanged => {}
+            Ok(changed) if changed.schedule.as_ref().and_then(|s| s.pause.as_ref()).is_some_and(|p| p.withdrawn) => {
+                tracing::warn!(schedule = name, "a schedule is declared no more, and paused");
+            }
+            Ok(_) => tracing::info!(schedule = name, "a declared schedule was taken in"),
             Err(refusal) => tracing::error!(schedule = name, ?refusal, "a declared schedule was refused"),
         }
     }

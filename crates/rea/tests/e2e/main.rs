@@ -18,5 +18,6 @@ mod queues;
 mod recovery;
 mod reload;
 mod run;
+mod schedules;
 mod shutdown;
 mod time;
