@@ -2,13 +2,14 @@
 # so what only a client needs is loaded at first use.
 from __future__ import annotations
 
-from .exception import Fatal, JobFailed, RetryableError
+from .exception import Fatal, FlowFailed, JobFailed, RetryableError
 from .job import current_job
 from .task import Task, task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import aio
+    from ._flow import Flow, FlowHandle, Node, flow
     from .client import Batch, Client, Handle, batch, connect, enqueue, enqueue_many, wait
     from .request import JobRequest
 
@@ -18,9 +19,13 @@ __all__ = [
     "Batch",
     "Client",
     "Fatal",
+    "Flow",
+    "FlowFailed",
+    "FlowHandle",
     "Handle",
     "JobFailed",
     "JobRequest",
+    "Node",
     "RetryableError",
     "Task",
     "__version__",
@@ -30,27 +35,27 @@ __all__ = [
     "current_job",
     "enqueue",
     "enqueue_many",
+    "flow",
     "task",
     "wait",
 ]
 
-_FROM_CLIENT = ("Batch", "Client", "Handle", "batch", "connect", "enqueue", "enqueue_many", "wait")
+_FROM = {
+    "_flow": ("Flow", "FlowHandle", "Node", "flow"),
+    "client": ("Batch", "Client", "Handle", "batch", "connect", "enqueue", "enqueue_many", "wait"),
+    "request": ("JobRequest",),
+}
 
 
 def __getattr__(name: str) -> object:
-    if name in _FROM_CLIENT:
-        from . import client
+    from importlib import import_module
 
-        for each in _FROM_CLIENT:
-            globals()[each] = getattr(client, each)
-    elif name == "JobRequest":
-        from .request import JobRequest
-
-        globals()[name] = JobRequest
-    elif name in ("aio", "testing"):
-        from importlib import import_module
-
+    if name in ("aio", "testing"):
         return import_module(f".{name}", __name__)
-    else:
-        raise AttributeError(f"module 'rea' has no attribute {name!r}")
-    return globals()[name]
+    for module, names in _FROM.items():
+        if name in names:
+            loaded = import_module(f".{module}", __name__)
+            for each in names:
+                globals()[each] = getattr(loaded, each)
+            return globals()[name]
+    raise AttributeError(f"module 'rea' has no attribute {name!r}")

@@ -60,7 +60,9 @@ class Gathered(_Typed[H]):
         if self._chunk is None and len(self._texts) == _calls.BATCH_MAX:
             raise _calls.too_many(_calls.BATCH_MAX + 1)
         # Turned into text at once: a wrong argument is told where it was given, a later change has no effect.
-        text = _calls.text(_calls.body(_calls.request(what, args, kwargs)))
+        body = _calls.body(_calls.request(what, args, kwargs))
+        text = _calls.text(body)
+        handle.asked_id = body["task_id"]
         self._texts.append(text)
         self._waiting.append(handle)
         self._bytes += len(text)

@@ -2,17 +2,29 @@
 # Used for results (worker) and arguments (client). Never guesses a conversion.
 from __future__ import annotations
 
+from functools import partial
 from json import JSONEncoder
 from math import isfinite
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Callable
 
 # ensure_ascii=False keeps text readable in the store and makes lone surrogates fail at .encode("utf-8").
-encode = JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_encoder = partial(JSONEncoder, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+encode = _encoder().encode
 
 DEPTH_MAX = 64
+
+
+class Place:
+    """Stands in arguments for a value that another job will have; only a flow can send it."""
+
+    __slots__ = ()
+
+    #: What to do where it can't be sent.
+    json_hint = ""
+
 
 _HINTS = {
     "datetime": "pass value.isoformat() and read it back with datetime.fromisoformat()",
@@ -35,12 +47,16 @@ class NotJson(ValueError):
     """The value has no JSON form. The text says where and what to do instead."""
 
 
-def to_bytes(value: Any, where: str) -> bytes:
-    """UTF-8 JSON of `value`; `where` is how messages call the value ("result", "args[0]")."""
+def to_bytes(value: Any, where: str, place: Callable[[Any], Any] | None = None) -> bytes:
+    """UTF-8 JSON of `value`; `where` is how messages call the value ("result", "args[0]"). `place` gives
+    what is sent for a `Place`.
+    """
+    write = encode if place is None else _encoder(default=place).encode
     try:
-        data = encode(value).encode("utf-8")
+        data = write(value).encode("utf-8")
     except Exception as error:  # a user's dict subclass may raise anything
-        raise NotJson(_why(value, where) or f"{where} is not JSON: {type(error).__name__}: {error}") from None
+        why = _why(value, where, () if place is None else Place)
+        raise NotJson(why or f"{where} is not JSON: {type(error).__name__}: {error}") from None
     # Counting brackets is nearly free; only values with many of them can be too deep.
     if data.count(b"[") + data.count(b"{") > DEPTH_MAX and too_deep(value):
         raise NotJson(f"{where} is not JSON that rea takes: it is nested deeper than {DEPTH_MAX} levels")
@@ -61,18 +77,20 @@ def too_deep(value: Any) -> bool:
     return True
 
 
-def _why(value: Any, where: str) -> str | None:
-    """The first thing in `value` that JSON cannot hold, as a sentence; None when nothing is found."""
+def _why(value: Any, where: str, but: Any) -> str | None:
+    """The first thing in `value` that JSON cannot hold, as a sentence; None when nothing is found. What is
+    of the class `but` is passed over.
+    """
     if too_deep(value):
         return f"{where} is not JSON: it is nested deeper than {DEPTH_MAX} levels, or holds itself"
-    found = _first_bad(value, "")
+    found = _first_bad(value, "", but)
     return None if found is None else f"{where} is not {found}"
 
 
-def _first_bad(value: Any, path: str) -> str | None:
+def _first_bad(value: Any, path: str, but: Any) -> str | None:
     """What follows "is not": "JSON: ..." or "valid Unicode: ..."; `path` leads to the value in the whole."""
     it = path or "it"
-    if value is None or isinstance(value, bool):
+    if value is None or isinstance(value, (bool, but)):
         return None
     if isinstance(value, str):
         try:
@@ -91,7 +109,7 @@ def _first_bad(value: Any, path: str) -> str | None:
         return None if isfinite(value) else f"JSON: {it} is {value!r}; JSON has no NaN or Infinity"
     if isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
-            found = _first_bad(item, f"{path}[{index}]")
+            found = _first_bad(item, f"{path}[{index}]", but)
             if found:
                 return found
         return None
@@ -99,7 +117,7 @@ def _first_bad(value: Any, path: str) -> str | None:
         for key, item in value.items():
             if not (key is None or isinstance(key, (str, int, float))):
                 return f"JSON: {it} has a key of type {type(key).__name__}; keys must be text"
-            found = _first_bad(key, f"a key of {it}") or _first_bad(item, f"{path}[{key!a}]")
+            found = _first_bad(key, f"a key of {it}", but) or _first_bad(item, f"{path}[{key!a}]", but)
             if found:
                 return found
         return None
@@ -109,6 +127,8 @@ def _first_bad(value: Any, path: str) -> str | None:
 
 def _hint_by_shape(value: Any) -> str:
     kind = type(value)
+    if issubclass(kind, Place):
+        return kind.json_hint
     if hasattr(kind, "model_dump"):
         return 'pass value.model_dump(mode="json")'
     if hasattr(kind, "__dataclass_fields__"):

@@ -2,6 +2,8 @@
 # or raises ValueError/TypeError that says what is right. Shared by the decorator and by `.options()`.
 from __future__ import annotations
 
+from ._node import CALL_WORDS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -236,16 +238,27 @@ JOB_OPTIONS: dict[str, Callable[[str, Any], Any]] = {
 def job_options(given: dict[str, Any]) -> dict[str, Any]:
     """Checks a job's options and returns those that were given, ready to send.
 
-    None means "not given", except for `timeout`, where it means "no limit" and UNSET means "not given".
+    None means "not given", except for `timeout`, where it means "no limit" and UNSET means "not given". Two
+    are not on the wire like this: "edges" is what `depends_on` and its companions come to, "name" a node's
+    name.
     """
+    from . import _edges
+
     wire: dict[str, Any] = {}
+    edges = _edges.of(*(given.pop(word, None) for word in CALL_WORDS))
+    if edges:
+        wire["edges"] = edges
+    if given.get("name") is not None:
+        wire["name"] = _edges.node_name(given["name"])
+    given.pop("name", None)
     for name, check in JOB_OPTIONS.items():
         value = given.pop(name, UNSET)
         if value is UNSET or (value is None and name != "timeout"):
             continue
         wire[name] = check(name, value)
     if given:
-        raise TypeError(f"no such option: {', '.join(sorted(given))}; there are {', '.join(JOB_OPTIONS)}")
+        known = ", ".join([*JOB_OPTIONS, *CALL_WORDS, "name"])
+        raise TypeError(f"no such option: {', '.join(sorted(given))}; there are {known}")
     if "delay" in wire and "run_at" in wire:
         raise ValueError("give delay or run_at, not both")
     return wire

@@ -107,6 +107,17 @@ def wants_trace_id(slot: int | None, args: Sized, kwargs: Container[str]) -> boo
     return slot is not None and "trace_id" not in kwargs and (slot < 0 or len(args) <= slot)
 
 
+def takes(func: Callable[..., Any], name: str) -> bool:
+    """Whether the function has a parameter of this name that can be given by it."""
+    import inspect
+
+    try:
+        found = inspect.signature(func).parameters.get(name)
+    except (TypeError, ValueError):  # some C functions have none
+        return False
+    return found is not None and found.kind in (found.POSITIONAL_OR_KEYWORD, found.KEYWORD_ONLY)
+
+
 def check_call(
     name: str, func: Callable[..., Any], slot: int | None, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:

@@ -6,8 +6,9 @@ import asyncio
 import math
 import time
 
-from . import _calls, client
+from . import _aio_flow, _calls, _options, _steps, client
 from ._address import Address
+from ._aio_flow import Flow, FlowHandle, Node
 from ._aio_http import Transport
 from ._batch import Gathered, fill
 from .exception import JobFailed, ResultTimeout, ServerUnreachable
@@ -15,10 +16,12 @@ from .handle import Names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import Any, overload
+    from uuid import UUID
 
     from ._generic import Enqueueable, P
+    from ._steps import Steps
     from .request import JobRequest
 else:
 
@@ -26,7 +29,20 @@ else:
         return func
 
 
-__all__ = ["Batch", "Client", "Handle", "batch", "default_client", "enqueue", "enqueue_many", "wait"]
+__all__ = [
+    "Batch",
+    "Client",
+    "Flow",
+    "FlowHandle",
+    "Handle",
+    "Node",
+    "batch",
+    "default_client",
+    "enqueue",
+    "enqueue_many",
+    "flow",
+    "wait",
+]
 
 
 class Handle(Names):
@@ -105,6 +121,33 @@ class Client:
     async def post(self, path: str, body: bytes) -> Any:
         """Sends jobs. Repeatable because their ids are made here: a repeat after a lost answer finds them."""
         return await self._transport.exchange("POST", path, body, repeatable=True)
+
+    # --- flows ---
+
+    def flow(
+        self,
+        name: str,
+        *,
+        max_attempts: int | None = None,
+        retry: str | None = None,
+        flow_id: str | UUID | None = None,
+    ) -> Flow:
+        """A flow to write down and store, as `aio.flow` makes it, on this server."""
+        return Flow(self, name, max_attempts, retry, flow_id)
+
+    async def submit_flow(self, flow: Mapping[str, Any]) -> FlowHandle:
+        """Stores a flow that is written as for `POST /flows`, or as it stands in a flow file."""
+        flow_id, body = _steps.flow_body(flow)
+        await self.walk(_steps.submit(body, flow_id))
+        return self.flow_handle(flow_id)
+
+    def flow_handle(self, flow_id: str) -> FlowHandle:
+        """A flow that is stored, by its id."""
+        return FlowHandle(self, _options.task_id("flow_id", flow_id))
+
+    async def walk(self, steps: Steps) -> Any:
+        """Asks what the steps ask, and returns what they found."""
+        return await _aio_flow.walk(steps, self._transport.exchange)
 
     # --- ask and steer ---
 
@@ -244,7 +287,7 @@ def default_client() -> Client:
     global _default
     chosen = client.default_client()
     if _default is None or _default[0] is not chosen:
-        _default = chosen, Client(chosen.url, chosen.address.token, chosen.timeout)
+        _default = chosen, chosen.for_asyncio()
     return _default[1]
 
 
@@ -269,6 +312,17 @@ async def enqueue_many(jobs: Iterable[JobRequest | tuple[Any, ...]]) -> list[Han
 def batch(chunk: int | None = None) -> Batch:
     """`async with aio.batch() as b: await b.enqueue(task, ...)`: all stored at its end, or none."""
     return default_client().batch(chunk)
+
+
+def flow(
+    name: str,
+    *,
+    max_attempts: int | None = None,
+    retry: str | None = None,
+    flow_id: str | UUID | None = None,
+) -> Flow:
+    """`async with aio.flow("nightly") as flow:` calls of tasks in the block make nodes; see `rea.flow`."""
+    return default_client().flow(name, max_attempts=max_attempts, retry=retry, flow_id=flow_id)
 
 
 async def wait(

@@ -6,7 +6,7 @@ import math
 import threading
 import time
 
-from . import _calls
+from . import _calls, _options, _steps
 from ._address import Address
 from ._batch import Batch
 from ._http import Transport
@@ -15,10 +15,14 @@ from .handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import Any, overload
+    from uuid import UUID
 
+    from . import aio
+    from ._flow import Flow, FlowHandle
     from ._generic import Enqueueable, P
+    from ._steps import Steps
     from .request import JobRequest
 else:
 
@@ -83,6 +87,37 @@ class Client:
     def post(self, path: str, body: bytes) -> Any:
         """Sends jobs. Repeatable because their ids are made here: a repeat after a lost answer finds them."""
         return self._transport.exchange("POST", path, body, repeatable=True)
+
+    # --- flows ---
+
+    def flow(
+        self,
+        name: str,
+        *,
+        max_attempts: int | None = None,
+        retry: str | None = None,
+        flow_id: str | UUID | None = None,
+    ) -> Flow:
+        """A flow to write down and store, as `rea.flow` makes it, on this server."""
+        from ._flow import Flow
+
+        return Flow(self, name, max_attempts, retry, flow_id)
+
+    def submit_flow(self, flow: Mapping[str, Any]) -> FlowHandle:
+        """Stores a flow that is written as for `POST /flows`, or as it stands in a flow file."""
+        flow_id, body = _steps.flow_body(flow)
+        self.walk(_steps.submit(body, flow_id))
+        return self.flow_handle(flow_id)
+
+    def flow_handle(self, flow_id: str) -> FlowHandle:
+        """A flow that is stored, by its id."""
+        from ._flow import FlowHandle
+
+        return FlowHandle(self, _options.task_id("flow_id", flow_id))
+
+    def walk(self, steps: Steps) -> Any:
+        """Asks what the steps ask, and returns what they found."""
+        return _steps.walk(steps, self._transport.exchange)
 
     # --- ask and steer ---
 
@@ -154,6 +189,12 @@ class Client:
                     raise error from None
                 results.append(error)
         return results
+
+    def for_asyncio(self) -> aio.Client:
+        """A client for asyncio of the same server."""
+        from .aio import Client
+
+        return Client(self.url, self.address.token, self.timeout)
 
     def close(self) -> None:
         """Closes idle connections; the client can still be used."""

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Fatal",
+    "FlowFailed",
     "JobFailed",
     "ReaError",
     "Refused",
@@ -102,5 +103,30 @@ class JobFailed(ReaError):
         return f"{text}: {kind}: {self.last_error.get('message') or ''}"
 
 
+class FlowFailed(ReaError):
+    """The flow whose results were asked for has ended as "dead" or "cancelled", after all its runs."""
+
+    def __init__(
+        self, flow_id: str, name: str, state: str, runs: int, errors: Mapping[str, Mapping[str, Any] | None]
+    ) -> None:
+        super().__init__(flow_id, name, state, runs, errors)
+        self.flow_id = flow_id
+        self.name = name
+        self.state = state
+        self.runs = runs
+        #: The nodes that ended so, each with its last error.
+        self.errors = errors
+
+    def __str__(self) -> str:
+        runs = f" after {self.runs} runs" if self.runs > 1 else ""
+        lines = [f"flow {self.name} ({self.flow_id}) is {self.state}{runs}"]
+        for node, error in list(self.errors.items())[:3]:
+            kind = (error or {}).get("type") or (error or {}).get("cause") or self.state
+            lines.append(f"{node}: {kind}: {(error or {}).get('message') or ''}")
+        if len(self.errors) > 3:
+            lines.append(f"and {len(self.errors) - 3} more")
+        return "; ".join(lines)
+
+
 class ResultTimeout(ReaError, TimeoutError):
-    """The job had not ended when the wait for its result was over. It goes on; ask again."""
+    """The job or flow had not ended when the wait for its result was over. It goes on; ask again."""

@@ -1,6 +1,8 @@
 # A job that was enqueued, as the one who enqueued it holds it.
 from __future__ import annotations
 
+from ._jsontext import Place
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -8,13 +10,19 @@ if TYPE_CHECKING:
     from .client import Client
 
 
-class Names:
+class Names(Place):
     """What a handle knows by itself: the job's names. Those of a batch are known once the batch is stored."""
 
-    __slots__ = ("created", "task_id", "trace_id")
+    __slots__ = ("asked_id", "created", "task_id", "trace_id")
+
+    json_hint = (
+        "pass handle.result(), or handle.task_id; a task that is called in a flow takes the handle itself"
+    )
 
     task_id: str
     trace_id: str
+    #: The id that was sent: another one than `task_id` where a key had its job already.
+    asked_id: str
     #: False when an earlier job with the same key was found instead.
     created: bool
 

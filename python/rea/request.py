@@ -2,16 +2,21 @@
 # `Task.options`.
 from __future__ import annotations
 
-from . import _options, _signature
+from . import _edges, _options, _signature
 from ._generic import Enqueueable, P
+from ._node import CALL_WORDS, current_flow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import Any
+    from typing import Any, overload
 
     from .client import Handle
     from .task import Task
+else:
+
+    def overload(func):
+        return func
 
 
 class JobRequest(Enqueueable[[]]):
@@ -31,7 +36,15 @@ class JobRequest(Enqueueable[[]]):
 
     def body(self) -> dict[str, Any]:
         """What is sent; values are checked to be JSON only when they are turned into text."""
-        return {"task": self.task, "args": self.args, "kwargs": self.kwargs, **self.options}
+        options = dict(self.options)
+        if "name" in options:
+            raise TypeError(
+                f"name={options['name']!r} is for a node of a flow; a job by itself has none, but tags"
+            )
+        edges = options.pop("edges", None)
+        if edges:
+            options["depends_on"] = _edges.of_job(edges)
+        return {"task": self.task, "args": self.args, "kwargs": self.kwargs, **options}
 
     def __repr__(self) -> str:
         return f"<rea job request {self.task}>"
@@ -57,3 +70,42 @@ class Options(Enqueueable[P]):
         from .client import default_client
 
         return default_client().enqueue(self.job(*args, **kwargs))
+
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any: ...
+
+    @overload
+    def __call__(  # noqa: F811
+        self, *args: Any, depends_on: Any, on_failure: bool = ..., on_finish: bool = ..., **kwargs: Any
+    ) -> Any: ...
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: F811
+        """In the `with` block of a flow: a node with these settings. Elsewhere just the call."""
+        graph = current_flow()
+        if graph is None:
+            return self._task(*args, **kwargs)
+        return graph.add(self.in_flow(args, kwargs))
+
+    def map(self, items: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """As `Task.map`, with these settings."""
+        graph = current_flow()
+        if graph is None:
+            return [self._task(item, *args, **kwargs) for item in items]
+        from ._graph import ITEM
+
+        return graph.map(self.in_flow((ITEM, *args), kwargs), items)
+
+    def in_flow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> JobRequest:
+        """A request for a node; the call may say what it waits for, unless the function has such a name."""
+        words = {
+            word: kwargs[word]
+            for word in CALL_WORDS
+            if word in kwargs and not _signature.takes(self._task.func, word)
+        }
+        said = _options.job_options(dict(words))
+        if said.keys() & self._options.keys():
+            raise TypeError("depends_on= is in options(...) and in the call: give it once")
+        own: dict[str, Any] = {name: value for name, value in kwargs.items() if name not in words}
+        request = self.job(*args, **own)
+        request.options.update(said)
+        return request

@@ -6,6 +6,7 @@ import functools
 
 from . import _options, _signature
 from ._generic import Enqueueable, P
+from ._node import CALL_WORDS, Node, current_flow, open_flow, refuse_outside
 from ._options import UNSET
 
 TYPE_CHECKING = False
@@ -40,7 +41,9 @@ registry: dict[str, Task[Any, Any]] = {}
 
 
 class Task(_Typed[P, R]):
-    """A function made into a task by `@task`. Calling it just calls the function, here and now."""
+    """A function made into a task by `@task`. Calling it just calls the function, here and now; in the
+    `with` block of `rea.flow(...)` it makes a node of that flow instead.
+    """
 
     name: str
     func: Callable[P, R]
@@ -56,8 +59,31 @@ class Task(_Typed[P, R]):
         self.defaults = defaults
         self.trace_slot = _signature.trace_slot(func)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    @overload
+    def __call__(  # noqa: F811  (an overload, which ruff does not see)
+        self, *args: Any, depends_on: Any, on_failure: bool = ..., on_finish: bool = ..., **kwargs: Any
+    ) -> Any: ...
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: F811
+        if open_flow.get() is not None and current_flow() is not None:
+            from .request import Options
+
+            return Options(self, {})(*args, **kwargs)
+        if _may_be_for_a_flow(args, kwargs):
+            refuse_outside(self.name, lambda word: _signature.takes(self.func, word), args, kwargs)
         return self.func(*args, **kwargs)
+
+    def map(self, items: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """In the `with` block of a flow: a node that runs once for each item of a list, or of a node's
+        result, with the item as the first argument; its own result is the list of results. Elsewhere that
+        list, made here and now.
+        """
+        from .request import Options
+
+        return Options(self, {}).map(items, *args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<rea task {self.name}>"
@@ -101,14 +127,30 @@ class Task(_Typed[P, R]):
         on_crash: str | None = None,
         concurrency_key: str | None = None,
         callback_url: str | None = None,
+        depends_on: Any = None,
+        on_failure: bool = False,
+        on_finish: bool = False,
+        name: str | None = None,
     ) -> Options[P]:
-        """Settings for one job: `send.options(priority=1, delay=60).enqueue(...)`. Times are in seconds."""
+        """Settings for one job: `send.options(priority=1, delay=60).enqueue(...)`, or for one node of a flow:
+        `send.options(priority=1, name="first")(...)`. Times are in seconds.
+        """
         given = dict(locals())
         del given["self"]
 
         from .request import Options
 
         return Options(self, _options.job_options(given))
+
+
+def _may_be_for_a_flow(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Quick: it stands before every plain call of a task."""
+    for value in args:
+        if isinstance(value, Node):
+            return True
+    return bool(kwargs) and (
+        not kwargs.keys().isdisjoint(CALL_WORDS) or any(isinstance(value, Node) for value in kwargs.values())
+    )
 
 
 @overload
@@ -169,16 +211,16 @@ def task(  # noqa: F811
     """Makes a top-level function a task: `@task` or `@task(max_attempts=5, default_priority=3, ...)`.
 
     What is not given is the server's default. `timeout=None` means no limit. `retry_on` names exceptions
-    that are retried besides RetryableError, ConnectionError and TimeoutError; all others end the job as dead.
-    `on_crash="hold"` stops a job that may have half happened (money!) until a person decides.
+    that are retried besides RetryableError, ConnectionError and TimeoutError; all others end the job as
+    dead. `on_crash="hold"` stops a job that may have half happened (money!) until a person decides.
     `memory="512MiB"` (or bytes) ends a job that uses more, with all that it has started.
     `concurrency=1` runs at most one job of the task at a time, `rate="10/min"` starts at most ten in any
     minute, and `concurrency_key="account:{0}"` runs one job at a time for each first argument ({name} is a
     keyword argument). Limits that people set meanwhile stay until the limit in the code is changed.
 
-    `schedule="0 2 * * *"` (with `timezone="Asia/Shanghai"`), or `every=30`, lets it run by the clock, without arguments.
-    `catch_up` ("latest", "all", "none") says what becomes of late ticks; `overlap` ("skip", "queue", "allow", "cancel_old") what
-    becomes of a tick while the run before has not ended.
+    `schedule="0 2 * * *"` (with `timezone="Asia/Shanghai"`), or `every=30`, lets it run by the clock, without
+    arguments. `catch_up` ("latest", "all", "none") says what becomes of late ticks; `overlap` ("skip",
+    "queue", "allow", "cancel_old") what becomes of a tick while the run before has not ended.
     """
     if priority is not None and default_priority is not None and priority != default_priority:
         raise ValueError(

@@ -1,5 +1,6 @@
-# For the tests of your tasks: run one here and now as an attempt of a made-up job (`rea.testing.run`), or
-# start a real server on a store of its own (`rea.testing.Server`; with pytest: the fixture `rea_server`).
+# For the tests of your tasks: run one here and now as an attempt of a made-up job (`rea.testing.run`), run
+# jobs and whole flows in this process (`rea.testing.InProcess`), or start a real server on a store of its
+# own (`rea.testing.Server`; with pytest: the fixture `rea_server`).
 from __future__ import annotations
 
 import asyncio
@@ -8,17 +9,18 @@ import json
 import uuid
 from dataclasses import dataclass, field
 
-from . import _calls, _options, _signature, job, worker
+from . import _calls, _node, _options, _signature, job, worker
+from ._local import InProcess
 from ._testserver import Server, find_program
 from .task import Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any
 
     from ._generic import P
 
-__all__ = ["FakeJob", "Outcome", "Progress", "Server", "find_program", "run"]
+__all__ = ["FakeJob", "InProcess", "Outcome", "Progress", "Server", "find_program", "run"]
 
 # What the server takes when neither the task nor the job says anything.
 MAX_ATTEMPTS = 3
@@ -84,7 +86,7 @@ class FakeJob:
         self._root_id = root_id or self._task_id
         self._key = key or self._trace_id
 
-    def run(self, task: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Outcome:
+    def run(self, task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Outcome:
         """Runs the task as a worker would, in this thread, and tells how it ended; raises nothing of it.
 
         Arguments and result go through JSON as they would on their way. The timeout is not watched.
@@ -148,6 +150,8 @@ def _call(task: Task[Any, Any], frame: dict[str, Any]) -> Any:
     if _signature.wants_trace_id(task.trace_slot, args, kwargs):
         kwargs["trace_id"] = frame["trace_id"]
     call = contextvars.copy_context().run
+    # As in a worker: also where the test writes down a flow at this moment.
+    call(_node.open_flow.set, None)
     value = call(task.func, *args, **kwargs)
     if not asyncio.iscoroutine(value):
         return value
@@ -171,6 +175,6 @@ class _LoopRuns(BaseException):
         )
 
 
-def run(task: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Outcome:
+def run(task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Outcome:
     """Runs the task as the first attempt of a job; `FakeJob(...).run` for later ones and other keys."""
     return FakeJob().run(task, *args, **kwargs)

@@ -4,13 +4,15 @@ from __future__ import annotations
 import http.server
 import json
 import threading
+import uuid
 
 
 class FakeServer:
-    """`jobs` is the store; `requests` the log; `script` a list of things to do wrong, one per request."""
+    """`jobs`, `flows`: the store; `requests`: the log; `script`: things to do wrong, one for each request."""
 
     def __init__(self):
         self.jobs = {}
+        self.flows = {}
         self.requests = []
         self.script = []
         self.connections = 0
@@ -71,6 +73,14 @@ class FakeServer:
             return 201, self.store(body)
         if path == "/jobs":
             return 201, {"jobs": [self.store(one) for one in body]}
+        if path == "/flows":
+            created = body["flow_id"] not in self.flows
+            flow = self.flows.setdefault(body["flow_id"], body)
+            jobs = [
+                {"node": node["name"], "task_id": str(uuid.uuid4()), "trace_id": "t"}
+                for node in flow["nodes"]
+            ]
+            return 201 if created else 200, {"flow_id": flow["flow_id"], "created": created, "jobs": jobs}
         path, _, query = path.partition("?")
         parts = path.strip("/").split("/")
         job = self.jobs.get(parts[1])

@@ -49,7 +49,8 @@ class Page(unittest.TestCase):
 
     def run_in(self, folder, command):
         env = {**os.environ, "PYTHONPATH": f"{support.PACKAGE}:{folder}", "REA_BIN": support.find_program()}
-        with mock.patch.dict(os.environ, env), testing.Server(folder / "jobs.py", workers=2) as server:
+        code = [folder / "jobs.py", folder / "nightly.py"]
+        with mock.patch.dict(os.environ, env), testing.Server(*code, workers=2) as server:
             env["REA_URL"] = server.url
             done = subprocess.run(
                 [sys.executable, *command], cwd=folder, env=env, capture_output=True, text=True

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use ax_model::flow::{Edge, EdgeSums, FlowCounts, FlowRetry, FlowState, Verdict, skip_reason};
-use ax_model::flow_run::next_run;
+use ax_model::flow_run::{Run, as_one, next_run};
 use ax_model::job::Job;
 use ax_model::new_job::NewJob;
 use ax_model::store::{
@@ -228,12 +228,24 @@ impl Model {
         Some(Also::FlowEnded { id, state, next })
     }
 
-    fn new_run(&mut self, id: JobId, retry: FlowRetry, tries: u32, now: Timestamp) -> JobId {
-        let head = self.flows[&id].clone();
+    /// A run with all that its jobs are made of.
+    fn run_of(&self, id: JobId) -> Run {
         let seqs = self.members(id);
         let jobs: Vec<Job> = seqs.iter().map(|seq| self.rows[seq].job.clone()).collect();
         let edge = |(parent, edge): (i64, Drawn)| Edge { parent: self.rows[&parent].job.spec.id, kind: edge.kind };
-        let into: Vec<Vec<Edge>> = seqs.iter().map(|seq| self.parents(*seq).into_iter().map(edge).collect()).collect();
+        let into = seqs.iter().map(|seq| self.parents(*seq).into_iter().map(edge).collect()).collect();
+        (jobs, into)
+    }
+
+    fn new_run(&mut self, id: JobId, retry: FlowRetry, tries: u32, now: Timestamp) -> JobId {
+        let head = self.flows[&id].clone();
+        let (jobs, into) = match retry {
+            FlowRetry::Failed => self.run_of(id),
+            FlowRetry::All => {
+                let before = |id: &JobId| self.flows[id].retry_of.filter(|id| self.flows.contains_key(id));
+                as_one(std::iter::successors(Some(id), before).map(|id| self.run_of(id)).collect())
+            }
+        };
         let (flow, mut anew) = next_run(&head, jobs, &into, retry, now);
         for job in &mut anew {
             let Some(key) = job.spec.key.clone().map(|key| (job.spec.task.clone(), key)) else { continue };
@@ -311,6 +323,7 @@ impl Model {
             head.seq < before
                 && (filter.states.is_empty() || filter.states.contains(&head.state()))
                 && filter.name.as_ref().is_none_or(|name| *name == head.spec.name)
+                && filter.ids.is_none_or(|(first, last)| (first..=last).contains(&head.spec.id))
         };
         let mut flows: Vec<FlowHead> = self.flows.values().filter(fits).cloned().collect();
         flows.sort_by_key(|head| std::cmp::Reverse(head.seq));

@@ -25,8 +25,8 @@ mod make;
 #[path = "random_schedules.rs"]
 mod schedules;
 
-const STEPS: usize = 120;
-const COMPARE_EVERY: usize = 30;
+const STEPS: usize = 160;
+const COMPARE_EVERY: usize = 40;
 const TASKS: [&str; 3] = ["random:a", "random:b", "random:c"];
 const QUEUES: [&str; 3] = ["default", "q", "r"];
 const MINUTE_MS: u64 = 60_000;
@@ -121,9 +121,7 @@ impl Pair {
     }
 
     fn step(&mut self) {
-        match self.below(27) {
-            20 | 21 => self.submit_flow(),
-            22 => self.act_on_flow(),
+        match self.below(28) {
             0..=4 => self.enqueue(),
             5..=7 => self.claim(),
             8..=12 => self.apply(),
@@ -132,10 +130,12 @@ impl Pair {
             15 | 16 => self.move_clock(),
             17 => self.recover_or_expire(),
             18 => self.note(),
+            19 if self.one_in(3) => self.reopen(),
+            19 => self.prune(),
+            20 | 21 => self.submit_flow(),
+            22 => self.act_on_flow(),
             23..=25 => self.step_of_schedules(),
-            26 => self.set_limits(),
-            _ if self.one_in(3) => self.reopen(),
-            _ => self.prune(),
+            _ => self.set_limits(),
         }
     }
 

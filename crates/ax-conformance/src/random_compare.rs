@@ -77,9 +77,12 @@ impl Pair {
                 }
             }
         };
+        let all = names(&self.model, &FlowFilter::default());
+        let ids = all.first().zip(all.last()).map(|(new, old)| (*old.min(new), *old.max(new)));
         let filter = FlowFilter {
             states: self.choose(&[&[][..], &[FlowState::Dead], &[FlowState::Running, FlowState::Success]]).to_vec(),
             name: self.choose(&[None, Some("f1")]).map(str::to_owned),
+            ids: self.choose(&[None, ids]),
         };
         assert_eq!(names(self.subject.store().as_ref(), &filter), names(&self.model, &filter), "flows: {filter:?}");
         let sorted = |store: &dyn Store| {

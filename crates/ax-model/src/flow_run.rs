@@ -1,6 +1,6 @@
 //! The next run of a flow: which jobs are made anew, and of what.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::flow::{Edge, FlowRetry, Member, rerun};
 use crate::ids::JobId;
@@ -10,6 +10,37 @@ use crate::new_job::{IfExists, NewJob};
 use crate::store::{FlowHead, NewFlow};
 use crate::time::Timestamp;
 use crate::unique::content_digest;
+
+/// One run: its jobs, and the edges into each of them.
+pub type Run = (Vec<Job>, Vec<Vec<Edge>>);
+
+/// All runs of a flow as one, from the newest to the oldest: of each node its newest row, and of a map the items that the
+/// newest made. A run that was made of what had failed lacks the other nodes; they stand in the runs before it.
+#[must_use]
+pub fn as_one(runs: Vec<Run>) -> Run {
+    let mut names: HashSet<String> = HashSet::new();
+    let mut ids: HashSet<JobId> = HashSet::new();
+    let mut kept = vec![];
+    for (jobs, into) in runs {
+        let own: Vec<(Job, Vec<Edge>)> = jobs.into_iter().zip(into).collect();
+        let (items, nodes): (Vec<_>, Vec<_>) = own.into_iter().partition(|(job, _)| made_by(job).is_some());
+        for node in nodes {
+            let name = node.0.place.as_ref().map_or_else(String::new, |place| place.node.clone());
+            if names.insert(name) {
+                ids.insert(node.0.spec.id);
+                kept.push(node);
+            }
+        }
+        kept.extend(items.into_iter().filter(|(job, _)| made_by(job).is_some_and(|map| ids.contains(&map))));
+    }
+    kept.sort_by_key(|(job, _)| job.seq);
+    kept.into_iter().unzip()
+}
+
+/// The map node that made a job.
+fn made_by(job: &Job) -> Option<JobId> {
+    job.place.as_ref().and_then(|place| place.made_by).map(|(map, _)| map)
+}
 
 /// The next run of a flow, from its jobs and the edges into each of them. Its ids come of the old ones, so that every store
 /// makes the same. Jobs that are not made anew are waited for where they are.
@@ -22,10 +53,8 @@ pub fn next_run(
     now: Timestamp,
 ) -> (NewFlow, Vec<NewJob>) {
     let places: HashMap<JobId, usize> = jobs.iter().enumerate().map(|(n, job)| (job.spec.id, n)).collect();
-    let member = |job: &Job| {
-        let made_by = job.place.as_ref().and_then(|place| place.made_by);
-        Member { state: job.life.state, made_by: made_by.and_then(|(map, _)| places.get(&map).copied()) }
-    };
+    let member =
+        |job: &Job| Member { state: job.life.state, made_by: made_by(job).and_then(|map| places.get(&map).copied()) };
     let members: Vec<Member> = jobs.iter().map(member).collect();
     let inner = |(child, into): (usize, &Vec<Edge>)| {
         let parents = into.iter().filter_map(|edge| places.get(&edge.parent).copied());

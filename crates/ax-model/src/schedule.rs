@@ -151,8 +151,8 @@ impl Template {
         if template.request() == request {
             return Ok(template);
         }
-        let problem = "a schedule's job can't have task_id, trace_id, root_id, key, unique_for, if_exists, delay, run_at or \
-                       start_before: each tick makes a job of its own, due at the tick";
+        let problem = "a schedule's job can't have task_id, trace_id, root_id, key, unique_for, if_exists, delay, run_at, \
+                       start_before or depends_on: each tick makes a job of its own, due at the tick";
         Err(Invalid { field: "job", problem: problem.to_owned() })
     }
 }

@@ -292,6 +292,8 @@ pub struct FlowFilter {
     pub states: Vec<FlowState>,
     /// With this name.
     pub name: Option<String>,
+    /// With an id from the first to the second, both included.
+    pub ids: Option<(JobId, JobId)>,
 }
 
 /// One page of flows, newest first.

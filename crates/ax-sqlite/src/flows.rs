@@ -1,7 +1,9 @@
 //! Flows: submitted, counted, ended, run again, cancelled.
 
+use std::collections::HashSet;
+
 use ax_model::flow::{Edge, EdgeKind, FlowCounts, FlowRetry, FlowState};
-use ax_model::flow_run::next_run;
+use ax_model::flow_run::{Run, as_one, next_run};
 use ax_model::lifecycle::{Event, decide};
 use ax_model::new_job::NewJob;
 use ax_model::store::{
@@ -253,14 +255,52 @@ fn into(tx: &Tx<'_, '_>, child: i64) -> Result<Vec<Edge>, StoreError> {
     rows.collect::<rusqlite::Result<_>>().map_err(|e| sqlite_error(&e))
 }
 
-/// Makes the next run: new rows for what is to be done again, tied to the old rows of what is not.
-fn new_run(tx: &mut Tx<'_, '_>, head: &FlowHead, retry: FlowRetry, tries: u32) -> Result<JobId, StoreError> {
+/// A run with all that its jobs are made of.
+fn run_of(tx: &Tx<'_, '_>, flow: i64) -> Result<Run, StoreError> {
     let (mut jobs, mut edges_into) = (vec![], vec![]);
-    for seq in members(tx, head.seq)? {
+    for seq in members(tx, flow)? {
         let read = tx.sql(concat!("SELECT ", job_columns!(heavy), " FROM jobs WHERE seq = ?1"))?.query_row([seq], job);
         jobs.push(read.map_err(|e| sqlite_error(&e))?);
         edges_into.push(into(tx, seq)?);
     }
+    Ok((jobs, edges_into))
+}
+
+/// The runs up to this one, the newest first, as far back as there are nodes that no later one has.
+fn runs(tx: &Tx<'_, '_>, head: &FlowHead) -> Result<Vec<Run>, StoreError> {
+    let mut seqs = vec![head.seq];
+    let mut before = head.retry_of;
+    while let Some(head) = before.map(|id| head_by_id(tx, id)).transpose()?.flatten() {
+        seqs.push(head.seq);
+        before = head.retry_of;
+    }
+    // The first run has every node.
+    let all: i64 = match seqs.last() {
+        Some(first) => tx
+            .sql("SELECT count(*) FROM places WHERE flow = ?1 AND made_by IS NULL")?
+            .query_row([first], |r| r.get(0))
+            .map_err(|e| sqlite_error(&e))?,
+        None => 0,
+    };
+    let (mut runs, mut names) = (vec![], HashSet::new());
+    for seq in seqs {
+        let run = run_of(tx, seq)?;
+        let places = run.0.iter().filter_map(|job| job.place.as_ref());
+        names.extend(places.filter(|place| place.made_by.is_none()).map(|place| place.node.clone()));
+        runs.push(run);
+        if i64::try_from(names.len()).is_ok_and(|seen| seen >= all) {
+            break;
+        }
+    }
+    Ok(runs)
+}
+
+/// Makes the next run: new rows for what is to be done again, tied to the old rows of what is not.
+fn new_run(tx: &mut Tx<'_, '_>, head: &FlowHead, retry: FlowRetry, tries: u32) -> Result<JobId, StoreError> {
+    let (jobs, edges_into) = match retry {
+        FlowRetry::Failed => run_of(tx, head.seq)?,
+        FlowRetry::All => as_one(runs(tx, head)?),
+    };
     let (flow, mut anew) = next_run(head, jobs, &edges_into, retry, tx.now);
     for job in &mut anew {
         hand_over_key(tx, job)?;

@@ -86,6 +86,10 @@ pub(crate) fn flows(
         sql.push_str(" AND name = ?");
         values.push(name.clone().into());
     }
+    if let Some((first, last)) = &filter.ids {
+        sql.push_str(" AND id BETWEEN ? AND ?");
+        values.extend([first, last].map(|id| Value::Blob(id.0.to_vec())));
+    }
     if !filter.states.is_empty() {
         let codes: Vec<String> = filter.states.iter().map(|state| state.code().to_string()).collect();
         sql.push_str(&format!(" AND state IN ({})", codes.join(", ")));

@@ -83,8 +83,18 @@ impl Client {
         })?;
         log.write(node, &stored);
         let created = stored.iter().all(|one| one.created);
+        if !created && self.node_names(id).await.map_err(|e| refused(EnqueueError::Store(e)))? != names {
+            return Err(refused(EnqueueError::IdConflict { index: 0 }));
+        }
         let jobs = names.into_iter().zip(stored).collect();
         Ok(Submitted { flow: id, jobs, created })
+    }
+
+    /// The names of a stored flow's nodes, without those that its map nodes have made since.
+    async fn node_names(&self, id: JobId) -> Result<Vec<String>, StoreError> {
+        let jobs = self.node.store.flow(id).await?.map_or_else(Vec::new, |flow| flow.jobs);
+        let places = jobs.into_iter().filter_map(|listed| listed.job.place);
+        Ok(places.filter(|place| place.made_by.is_none()).map(|place| place.node).collect())
     }
 
     /// A flow with its jobs and edges.

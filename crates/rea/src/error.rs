@@ -4,11 +4,12 @@
 
 use std::borrow::Cow;
 
+use ax::model::flow_request::cycle_text;
 use ax::model::lifecycle::Refusal;
 use ax::model::schedule::{SCHEDULES_MAX, ScheduleRefusal};
-use ax::model::store::{StoreError, StoreErrorKind};
-use ax::model::{Invalid, State};
-use ax::{EnqueueError, ScheduleError};
+use ax::model::store::{FlowRefusal, StoreError, StoreErrorKind};
+use ax::model::{Invalid, JobId, State};
+use ax::{EnqueueError, FlowError, ScheduleError, SubmitError};
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
@@ -154,9 +155,22 @@ impl Problem {
 
     /// Says which job of a batch it was, from 0.
     #[must_use]
-    pub fn at_index(mut self, index: usize) -> Problem {
-        self.0.detail = format!("job {index}: {}", self.0.detail).into();
-        self.with("index", index)
+    pub fn at_index(self, index: usize) -> Problem {
+        self.within(&format!("job {index}")).with("index", index)
+    }
+
+    /// Says which node of a flow it was.
+    #[must_use]
+    pub fn at_node(self, node: &str) -> Problem {
+        let node = clip(node);
+        self.within(&format!("node \"{node}\"")).with("node", node)
+    }
+
+    /// Says where it was, before the detail.
+    #[must_use]
+    pub(crate) fn within(mut self, place: &str) -> Problem {
+        self.0.detail = brief(format!("{place}: {}", self.0.detail).into());
+        self
     }
 
     /// The code.
@@ -342,7 +356,7 @@ impl Problem {
                         .hint("its id is wrong, or it was deleted when its time was over"),
                 )
             }
-            EnqueueError::Cycle(_) => return Problem::new(Code::Cycle, error.to_string()).with("field", "depends_on"),
+            EnqueueError::Cycle(path) => return cycle(&path.iter().map(JobId::to_string).collect::<Vec<_>>()),
             EnqueueError::TooMany { count, limit } => return Problem::too_many(count, limit),
             EnqueueError::Store(error) => return error.into(),
         };
@@ -394,6 +408,50 @@ impl Problem {
             .hint("send them in parts")
     }
 }
+
+impl Problem {
+    /// The refusal of a flow.
+    #[must_use]
+    pub fn of_flow(error: SubmitError) -> Problem {
+        let (node, problem) = match error {
+            SubmitError::Flow(FlowError::Cycle(path)) => (None, cycle(&path)),
+            SubmitError::Flow(FlowError::Flow { node, invalid }) => (node, invalid.into()),
+            SubmitError::Flow(FlowError::Job { node, error }) => (Some(node), Problem::of_enqueue(error, false)),
+            SubmitError::Refused { node, error } => (node, Problem::of_enqueue(error, false)),
+        };
+        match node {
+            Some(node) => problem.at_node(&node),
+            None => problem,
+        }
+    }
+}
+
+impl From<FlowRefusal> for Problem {
+    fn from(refusal: FlowRefusal) -> Problem {
+        match refusal {
+            FlowRefusal::NotFound => Problem::new(Code::NotFound, "no such flow")
+                .hint("it never was, or it has ended and been pruned; `rea flow list` lists them"),
+            FlowRefusal::Running => Problem::new(Code::FlowRunning, "the flow has not ended")
+                .hint("wait for its end, or cancel it first: `rea flow cancel ID`"),
+            FlowRefusal::Ended(state) => {
+                let problem = Problem::new(Code::FlowEnded, format!("the flow has ended: {state}"));
+                problem.with("state", state.as_str())
+            }
+            FlowRefusal::Superseded(next) => {
+                Problem::new(Code::FlowSuperseded, format!("the flow has been run again: {next} is the run after it"))
+                    .with("next", next.to_string())
+            }
+        }
+    }
+}
+
+fn cycle(path: &[String]) -> Problem {
+    let shown: Vec<String> = path.iter().take(CYCLE_MAX).map(|name| clip(name)).collect();
+    Problem::new(Code::Cycle, cycle_text(path)).with("field", "depends_on").with("path", shown)
+}
+
+/// Most names of a cycle in a refusal.
+const CYCLE_MAX: usize = 100;
 
 fn unknown_task(task: &str, nearest: &[String]) -> Problem {
     let hint = if nearest.is_empty() {

@@ -48,9 +48,9 @@ pub(crate) fn run(python: &venv::Python) -> Result<()> {
     let binary = build(false)?;
     let launch = Launch { binary: &binary, db: &db, tasks: &tasks, log: &log, workers: 2, environment: vec![] };
     let server = Server::start(&launch)?;
-    let jobs = some_jobs(&mut server.connect())?;
+    let (jobs, flows) = (some_jobs(&mut server.connect())?, some_flows(&mut server.connect())?);
     let page = dir.path().join("openapi.json");
-    fs::write(&page, described(&mut server.connect(), &jobs)?.to_string())?;
+    fs::write(&page, described(&mut server.connect(), &jobs, &flows)?.to_string())?;
     ask(python, &page, &server.url, dir.path())?;
     let ready = server.connect().get("/readyz").context("the server does not answer any more")?;
     ensure!(ready.is_success(), "the server is not ready any more: {}", ready.body);
@@ -85,18 +85,53 @@ fn some_jobs(to: &mut Connection) -> Result<Vec<String>> {
     Ok(ids)
 }
 
+/// Flows in several states.
+fn some_flows(to: &mut Connection) -> Result<Vec<String>> {
+    let mut ids = vec![];
+    for (first, map) in [("fuzz:add", json!([1, 2])), ("fuzz:broken", Value::Null), ("fuzz:slow", json!([]))] {
+        let nodes = json!({
+            "first": { "task": first, "map": map },
+            "second": { "task": "fuzz:add", "args": [{ "$result": "first" }] },
+            "alert": { "task": "fuzz:add", "depends_on": [{ "node": "second", "on": "failure" }] },
+        });
+        let answer = to.post("/flows", &json!({ "name": "f", "nodes": nodes }).to_string())?;
+        ensure!(answer.status == 201, "a flow was refused: {}", answer.body);
+        ids.push(answer.json()["flow_id"].as_str().context("an answer without flow_id")?.to_owned());
+    }
+    to.get(&format!("/flows/{}?wait=20", ids[1]))?;
+    Ok(ids)
+}
+
+/// An id that nothing has.
+const NOBODY: &str = "0193793e-7f00-7000-8000-000000000001";
+
 /// The server's description, narrowed to names that exist: made-up names of tasks and jobs would all be refused at the door.
-fn described(from: &mut Connection, jobs: &[String]) -> Result<Value> {
+fn described(from: &mut Connection, jobs: &[String], flows: &[String]) -> Result<Value> {
     let mut page = from.get("/openapi.json")?.json();
-    let request = page.pointer_mut("/components/schemas/JobRequest").context("there is no JobRequest")?;
-    request["properties"]["task"] = json!({ "enum": ["fuzz:add", "fuzz:broken"] });
-    request["properties"].as_object_mut().context("it has no fields")?.remove("func_name");
-    request["required"] = json!(["task"]);
-    let mut ids = jobs.to_vec();
-    ids.push("0193793e-7f00-7000-8000-000000000001".to_owned());
+    // `null` counts as not given.
+    for name in ["JobRequest", "NodeRequest", "FlowRequest"] {
+        let fields = page.pointer_mut(&format!("/components/schemas/{name}/properties")).and_then(Value::as_object_mut);
+        for (_, schema) in fields.context("there are no fields")?.iter_mut() {
+            *schema = json!({ "anyOf": [schema.take(), { "type": "null" }] });
+        }
+    }
+    let or_nobody = |ids: &[String]| [ids, &[NOBODY.to_owned()]].concat();
+    let ids = or_nobody(jobs);
+    for name in ["JobRequest", "NodeRequest"] {
+        let request = page.pointer_mut(&format!("/components/schemas/{name}")).context("there is no such schema")?;
+        request["properties"]["task"] = json!({ "enum": ["fuzz:add", "fuzz:broken"] });
+        request["properties"].as_object_mut().context("it has no fields")?.remove("func_name");
+        request["required"] = json!(["task"]);
+    }
     // Long waits are waits, nothing else.
-    let parameters = page.pointer_mut("/paths/~1jobs~1{id}/get/parameters").context("getJob has no parameters")?;
-    parameters.as_array_mut().context("they are no list")?.retain(|parameter| parameter["name"] != "wait");
+    for path in ["~1jobs~1{id}", "~1flows~1{id}"] {
+        let parameters = page.pointer_mut(&format!("/paths/{path}/get/parameters")).context("it has no parameters")?;
+        parameters.as_array_mut().context("they are no list")?.retain(|parameter| parameter["name"] != "wait");
+    }
+    let parents = "/components/schemas/JobRequest/properties/depends_on/anyOf/0/items/oneOf/0";
+    *page.pointer_mut(parents).context("depends_on has no items")? = json!({ "type": "string", "enum": ids });
+    let flow = page.pointer_mut("/components/parameters/FlowId").context("there is no parameter FlowId")?;
+    flow["schema"] = json!({ "type": "string", "enum": or_nobody(flows) });
     let fields = "/paths/~1jobs~1wait/post/requestBody/content/application~1json/schema/properties";
     page.pointer_mut(fields).and_then(Value::as_object_mut).context("waitForAny has no fields")?.remove("wait");
     let id = page.pointer_mut("/components/parameters/Id").context("there is no parameter Id")?;

@@ -415,6 +415,29 @@ pub(super) fn a_flow_that_dies_is_run_again_from_what_failed(h: &mut Harness) {
     }
 }
 
+/// From the start is from the start of the first run, also where the newest was made of what had failed.
+pub(super) fn a_run_from_the_start_has_every_node(h: &mut Harness) {
+    let (flow, ids) = submit(h, 1, FlowRetry::Failed, 4, NIGHTLY);
+    run(h, ids[0], None);
+    run(h, ids[1], Some(Failure::Fatal));
+    run(h, ids[3], None);
+    let part = done(h.store().retry_flow(flow, FlowRetry::Failed)).expect("has died");
+    let jobs = done(h.store().flow(part.spec.id)).expect("is there").jobs;
+    assert_eq!(jobs.len(), 3);
+    run(h, jobs[0].job.spec.id, Some(Failure::Fatal));
+    run(h, jobs[2].job.spec.id, None);
+    let whole = done(h.store().retry_flow(part.spec.id, FlowRetry::All)).expect("has died again");
+    let found = done(h.store().flow(whole.spec.id)).expect("is there");
+    let names: Vec<&str> = found.jobs.iter().filter_map(|job| Some(job.job.place.as_ref()?.node.as_str())).collect();
+    assert_eq!(names, ["n0", "n1", "n2", "n3"]);
+    let own: Vec<JobId> = found.jobs.iter().map(|job| job.job.spec.id).collect();
+    assert!(found.edges.iter().all(|(_, up)| own.contains(&up.edge.parent)), "it waits for rows of its own only");
+    for id in &own[..3] {
+        run(h, *id, None);
+    }
+    assert_eq!(state(h, whole.spec.id), FlowState::Success);
+}
+
 pub(super) fn a_flow_can_be_run_again_whole_and_not_more_often_than_it_may(h: &mut Harness) {
     let (mut flow, ids) = submit(h, 3, FlowRetry::All, 2, &[(1, 0, EdgeKind::Success)]);
     let mut first = ids[0];
@@ -490,11 +513,15 @@ pub(super) fn a_retried_job_reopens_its_flow(h: &mut Harness) {
     run(h, ids[2], None);
     assert_eq!(state(h, flow), FlowState::Success);
     let found = |states: &[FlowState]| {
-        let filter = FlowFilter { states: states.to_vec(), name: Some("nightly".to_owned()) };
+        let name = Some("nightly".to_owned());
+        let filter = FlowFilter { states: states.to_vec(), name, ids: Some((flow, flow)) };
         done(h.store().flows(filter, None, 10)).flows.iter().map(|head| head.spec.id).collect::<Vec<_>>()
     };
     assert_eq!(found(&[FlowState::Success]), [flow]);
     assert_eq!(found(&[FlowState::Dead, FlowState::Running]), []);
+    let others = FlowFilter { ids: Some((JobId([0; 16]), ids[0])), ..FlowFilter::default() };
+    let found = done(h.store().flows(others, None, 10)).flows;
+    assert!(found.iter().all(|head| head.spec.id <= ids[0]), "{found:?}");
 }
 
 /// What a map node makes is waited for by all that wait for it, in the order of its list, and made once.

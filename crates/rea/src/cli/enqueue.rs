@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use ax::EdgeKind;
 use clap::Args;
 use serde_json::Value;
 
 use super::flags::{instant, span};
-use super::job_args::{JobArgs, put, text};
+use super::job_args::{Body, JobArgs, put, text};
 use super::road::Road;
 use super::wait::wait;
+use super::whole::whole;
 use super::{Exit, Failure, Reach, show};
 
 const EXAMPLES: &str = "Examples:
@@ -46,6 +48,9 @@ pub(super) struct Enqueue {
     /// What it shares a limit with: jobs with the same key run one at a time, or as `rea limit` says
     #[arg(long, value_name = "KEY")]
     concurrency_key: Option<String>,
+    /// Wait for another job: for its success, or with :failure or :finished for its death or its end; may be repeated
+    #[arg(long, value_name = "TASK_ID[:failure|:finished]", value_parser = parent)]
+    depends_on: Vec<Parent>,
     /// The job's id, a UUID, instead of a made one: the same id again gives the same job
     #[arg(long, value_name = "UUID")]
     task_id: Option<ax::model::JobId>,
@@ -66,18 +71,22 @@ impl Enqueue {
     pub(super) async fn run(self) -> Result<Exit, Failure> {
         let body = self.body()?;
         let mut road = Road::open(&self.reach).await?;
+        let done = self.on(&mut road, body).await;
+        road.close().await;
+        done
+    }
+
+    async fn on(&self, road: &mut Road, mut body: Body<'_>) -> Result<Exit, Failure> {
         if self.wait.is_some() && !road.has_server() {
-            road.close().await;
             return Err(Failure::new(Exit::Unreachable, "no server runs, so the job would not run while this waits")
                 .hint("start one with `rea serve`, or enqueue without --wait"));
         }
-        let answer = road.post("/enqueue", body).await.map_err(maybe_stored);
-        let done = match answer {
-            Ok(answer) => self.after(&mut road, &answer).await,
-            Err(failure) => Err(failure),
-        };
-        road.close().await;
-        done
+        let parents = self.parents(road).await?;
+        if !parents.is_empty() {
+            put(&mut body, "depends_on", &parents);
+        }
+        let answer = road.post("/enqueue", text(&body)?).await.map_err(maybe_stored)?;
+        self.after(road, &answer).await
     }
 
     async fn after(&self, road: &mut Road, answer: &Value) -> Result<Exit, Failure> {
@@ -92,7 +101,16 @@ impl Enqueue {
         }
     }
 
-    fn body(&self) -> Result<String, Failure> {
+    /// What it waits for, with whole ids.
+    async fn parents(&self, road: &mut Road) -> Result<Vec<Value>, Failure> {
+        let mut parents = vec![];
+        for Parent { id, on } in &self.depends_on {
+            parents.push(serde_json::json!({ "task_id": whole(road, id).await?, "on": on.as_str() }));
+        }
+        Ok(parents)
+    }
+
+    fn body(&self) -> Result<Body<'_>, Failure> {
         let mut body = self.job.body()?;
         for (name, value) in [
             ("run_at", &self.run_at),
@@ -115,8 +133,21 @@ impl Enqueue {
                 put(&mut body, name, &time.as_secs_f64());
             }
         }
-        text(&body)
+        Ok(body)
     }
+}
+
+/// A job to wait for, and how it must end.
+#[derive(Clone, Debug)]
+struct Parent {
+    id: String,
+    on: EdgeKind,
+}
+
+fn parent(text: &str) -> Result<Parent, String> {
+    let (id, on) = text.split_once(':').unwrap_or((text, "success"));
+    let on = EdgeKind::from_word(on).ok_or("must be a job's id, alone or with :failure or :finished behind it")?;
+    Ok(Parent { id: id.to_owned(), on })
 }
 
 /// No answer does not mean that nothing was done.

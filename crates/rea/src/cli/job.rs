@@ -85,6 +85,10 @@ fn print(job: &Value, exact: &Exact, past: &Value, why: Option<&Waits>) -> Resul
     if job["root_id"] != job["task_id"] {
         pair("root_id", word(&job["root_id"]))?;
     }
+    if !job["flow_id"].is_null() {
+        pair("flow", format!("{}, node {}", word(&job["flow_id"]), word(&job["node"])))?;
+    }
+    upstream(&job["depends_on"])?;
     for name in ["key", "concurrency_key", "start_before"] {
         if !job[name].is_null() {
             pair(name, word(&job[name]))?;
@@ -109,6 +113,27 @@ fn print(job: &Value, exact: &Exact, past: &Value, why: Option<&Waits>) -> Resul
     error(&job["last_error"])?;
     history(&screen, past)?;
     next_step(job, state)
+}
+
+/// Most jobs that it depends on that are named.
+const UPSTREAM_NAMED: usize = 10;
+
+/// What it depends on, a line each.
+fn upstream(depends_on: &Value) -> Result<(), Failure> {
+    let edges = depends_on.as_array().map(Vec::as_slice).unwrap_or_default();
+    for (n, edge) in edges.iter().take(UPSTREAM_NAMED).enumerate() {
+        let on = match edge["on"].as_str() {
+            Some("failure") => " on failure",
+            Some("finished") => " after its end",
+            _ => "",
+        };
+        let who = format!("{} {}{on}, which is {}", word(&edge["node"]), word(&edge["task_id"]), word(&edge["state"]));
+        pair(if n == 0 { "depends on" } else { "" }, who)?;
+    }
+    match edges.len().saturating_sub(UPSTREAM_NAMED) {
+        0 => Ok(()),
+        more => pair("", format!("and {more} more")),
+    }
 }
 
 /// `3/30 note`; what it has not said is left out.

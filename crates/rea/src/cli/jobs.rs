@@ -170,6 +170,7 @@ fn print(jobs: &[Value], paused: &[Value]) -> Result<(), Failure> {
 fn when(screen: &Screen, job: &Value, state: &str, paused: &[Value]) -> String {
     match state {
         "ready" if paused.contains(&job["queue"]) => "queue paused".to_owned(),
+        "pending" if job["blocked"] == true => "waits for other jobs".to_owned(),
         "pending" => format!("due {}", screen.relative(&job["run_at"])),
         "failed" => format!("again {}", screen.relative(&job["run_at"])),
         "ready" => format!("due {}", screen.relative(&job["run_at"])),

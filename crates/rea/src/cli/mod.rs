@@ -11,6 +11,7 @@ mod ends;
 mod enqueue;
 mod exit;
 mod flags;
+mod flow;
 mod init;
 mod job;
 mod job_args;
@@ -83,6 +84,8 @@ enum Verb {
     /// Show what a job wrote, also while it runs
     #[command(visible_alias = "log")]
     Logs(logs::Logs),
+    /// Submit, show, retry and cancel flows: jobs that wait for each other
+    Flow(flow::Flow),
     /// Show the life of a job, or of a whole chain of jobs, as a timeline
     Trace(trace::Trace),
     /// Cancel jobs; running ones are stopped
@@ -166,6 +169,7 @@ fn run(verb: Verb) -> Result<Exit, Failure> {
         Verb::Job(verb) => asking(verb.run()),
         Verb::Why(verb) => asking(verb.run()),
         Verb::Logs(verb) => asking(verb.run()),
+        Verb::Flow(verb) => asking(verb.run()),
         Verb::Trace(verb) => asking(verb.run()),
         Verb::Cancel(verb) => asking(verb.run()),
         Verb::Retry(verb) => asking(verb.run()),

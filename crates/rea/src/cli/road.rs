@@ -135,7 +135,7 @@ impl Road {
 
     /// Changes something.
     pub(super) async fn put(&mut self, path: &str, body: String) -> Result<Value, Failure> {
-        parse(&self.ask(Method::PUT, path, body.into_bytes(), Duration::ZERO).await?)
+        self.send(Method::PUT, path, body).await
     }
 
     /// Takes something away.
@@ -343,7 +343,7 @@ fn client_token(reach: &settings::Reach) -> Result<Option<Token>, Failure> {
 
 fn build<B>(method: Method, path: &str, host: &str, token: Option<&Token>, body: B) -> Result<Request<B>, Failure> {
     let mut request = Request::builder().uri(path).header(header::HOST, host);
-    if method == Method::POST || method == Method::PUT {
+    if method != Method::GET {
         request = request.header(header::CONTENT_TYPE, "application/json");
     }
     if let Some(token) = token {

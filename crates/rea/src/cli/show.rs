@@ -76,14 +76,19 @@ impl Screen {
 
     /// A job's state, coloured.
     pub(super) fn state(&self, state: &str) -> String {
+        self.coloured(state, state)
+    }
+
+    /// A text in the colour of a state.
+    pub(super) fn coloured(&self, state: &str, text: &str) -> String {
         let code = match colour_of(state) {
             Color::Green => "32",
             Color::Red => "31",
             Color::Yellow => "33",
             Color::Cyan => "36",
-            _ => return state.to_owned(),
+            _ => return text.to_owned(),
         };
-        if self.colour { format!("\x1b[{code}m{state}\x1b[0m") } else { state.to_owned() }
+        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
     /// `3 min ago`, `in 5 s`; `-` for no time.

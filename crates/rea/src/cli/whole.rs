@@ -1,4 +1,4 @@
-//! Ids that were typed in part: the API says which job is meant.
+//! Ids that were typed in part: the API says which job or flow is meant.
 
 use serde_json::Value;
 
@@ -16,12 +16,8 @@ const DIGITS_MIN: usize = 4;
 /// # Errors
 /// No job's id begins so, or those of several do.
 pub(super) async fn whole(road: &mut Road, typed: &str) -> Result<String, Failure> {
-    let digits = typed.chars().filter(|c| *c != '-').count();
-    if (1..DIGITS_MIN).contains(&digits) && typed.chars().all(|c| c == '-' || c.is_ascii_hexdigit()) {
-        return Err(Failure::new(Exit::NotFound, format!("\"{typed}\" is no job id"))
-            .hint(format!("give at least {DIGITS_MIN} of its digits; `rea jobs` lists them")));
-    }
-    if typed.parse::<ax::model::JobId>().is_ok() || ax::model::JobId::range_of_prefix(typed).is_none() {
+    long_enough(typed, "job", "rea jobs")?;
+    if is_whole(typed) {
         return Ok(typed.to_owned());
     }
     let found = road.get(&format!("/ids/{}", encode(typed))).await?;
@@ -29,20 +25,52 @@ pub(super) async fn whole(road: &mut Road, typed: &str) -> Result<String, Failur
         [] => Err(Failure::new(Exit::NotFound, format!("no job has an id that begins with {typed}"))
             .hint("`rea jobs` lists the newest; ended jobs are pruned after some days")),
         [one] if found["more"] == false => Ok(one["task_id"].as_str().unwrap_or(typed).to_owned()),
-        several => Err(ambiguous(typed, several, found["more"] == true)),
+        several => Err(ambiguous("jobs", typed, several, ["task_id", "task"], found["more"] == true)),
     }
 }
 
-fn ambiguous(typed: &str, several: &[Value], more: bool) -> Failure {
+/// The same for a flow.
+///
+/// # Errors
+/// No flow's id begins so, or those of several do.
+pub(super) async fn whole_flow(road: &mut Road, typed: &str) -> Result<String, Failure> {
+    long_enough(typed, "flow", "rea flow list")?;
+    if is_whole(typed) {
+        return Ok(typed.to_owned());
+    }
+    let found = road.get(&format!("/ids/{}", encode(typed))).await?;
+    match found["flows"].as_array().map(Vec::as_slice).unwrap_or_default() {
+        [] => Err(Failure::new(Exit::NotFound, format!("no flow has an id that begins with {typed}"))
+            .hint("`rea flow list` lists the newest; ended flows are pruned after some days")),
+        [one] if found["more_flows"] == false => Ok(one["flow_id"].as_str().unwrap_or(typed).to_owned()),
+        several => Err(ambiguous("flows", typed, several, ["flow_id", "name"], found["more_flows"] == true)),
+    }
+}
+
+/// Nothing is to be made whole: it is, or it is no beginning of an id.
+fn is_whole(typed: &str) -> bool {
+    typed.parse::<ax::model::JobId>().is_ok() || ax::model::JobId::range_of_prefix(typed).is_none()
+}
+
+fn long_enough(typed: &str, what: &str, lists: &str) -> Result<(), Failure> {
+    let digits = typed.chars().filter(|c| *c != '-').count();
+    if (1..DIGITS_MIN).contains(&digits) && typed.chars().all(|c| c == '-' || c.is_ascii_hexdigit()) {
+        return Err(Failure::new(Exit::NotFound, format!("\"{typed}\" is no {what} id"))
+            .hint(format!("give at least {DIGITS_MIN} of its digits; `{lists}` lists them")));
+    }
+    Ok(())
+}
+
+fn ambiguous(what: &str, typed: &str, several: &[Value], names: [&str; 2], more: bool) -> Failure {
     let screen = Screen::stdout();
-    let mut message = format!("the ids of several jobs begin with {typed}:");
-    for job in several {
-        let when = screen.relative(&job["created_at"]);
+    let mut message = format!("the ids of several {what} begin with {typed}:");
+    for one in several {
+        let when = screen.relative(&one["created_at"]);
         message.push_str(&format!(
             "\n{}  {}  {}  {when}",
-            word(&job["task_id"]),
-            word(&job["task"]),
-            word(&job["state"])
+            word(&one[names[0]]),
+            word(&one[names[1]]),
+            word(&one["state"])
         ));
     }
     if more {

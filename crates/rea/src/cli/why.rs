@@ -1,4 +1,4 @@
-//! `rea why`: what a job, a whole queue, or a schedule waits for, gate by gate, and what lifts it.
+//! `rea why`: what a job, a flow, a whole queue, or a schedule waits for, gate by gate, and what lifts it.
 
 use clap::Args;
 use serde_json::Value;
@@ -6,12 +6,13 @@ use serde_json::Value;
 use super::road::Road;
 use super::schedule::ticks_table;
 use super::show::{self, Screen, line, word};
-use super::whole::whole;
-use super::{Exit, Failure, Reach};
+use super::whole::{whole, whole_flow};
+use super::{Exit, Failure, Reach, flow};
 use crate::http::query::encode;
 
 const EXAMPLES: &str = "Examples:
   rea why 01a22ca8        a job, by its id or the beginning of it
+  rea why 01a22ca8        the same for a flow: its open jobs, and the one that is in the way
   rea why mail            a queue
   rea why nightly         a schedule; with --schedule also where a queue has the same name
 
@@ -21,8 +22,8 @@ The first line says what it waits for. Below stands every gate on its way to a w
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Why {
-    /// A job's id, or its beginning; or the name of a queue, or of a schedule
-    #[arg(value_name = "TASK_ID|QUEUE|SCHEDULE")]
+    /// A job's or a flow's id, or its beginning; or the name of a queue, or of a schedule
+    #[arg(value_name = "TASK_ID|FLOW_ID|QUEUE|SCHEDULE")]
     what: String,
     /// It is the name of a schedule
     #[arg(long)]
@@ -42,8 +43,10 @@ impl Why {
         let why = asked?;
         if self.reach.json {
             show::json(&why)?;
+        } else if why["flow_id"].is_null() {
+            print_job(&why)?;
         } else {
-            print(&why)?;
+            flow::why::print(&why)?;
         }
         Ok(Exit::Ok)
     }
@@ -53,16 +56,12 @@ fn of_schedule(name: &str) -> String {
     format!("/schedules/{}/why", encode(name))
 }
 
-/// A job, if the text can be the beginning of an id and a job has it; else a queue; else a schedule.
+/// A job or a flow, if the text can be the beginning of an id and one has it; else a queue; else a schedule.
 async fn ask(road: &mut Road, what: &str) -> Result<Value, Failure> {
-    let mut none = Failure::new(Exit::NotFound, format!("\"{what}\" is no job id, no queue and no schedule"))
-        .hint("`rea jobs`, `rea queue list` and `rea schedule list` list them");
+    let mut none = Failure::new(Exit::NotFound, format!("\"{what}\" is no id, no queue and no schedule"))
+        .hint("`rea jobs`, `rea flow list`, `rea queue list` and `rea schedule list` list them");
     if ax::model::JobId::range_of_prefix(what).is_some() {
-        let job = match whole(road, what).await {
-            Ok(id) => road.get(&format!("/jobs/{}/why", encode(&id))).await,
-            Err(failure) => Err(failure),
-        };
-        match job {
+        match of_id(road, what).await {
             Err(failure) if failure.exit == Exit::NotFound => none = failure,
             answer => return answer,
         }
@@ -76,7 +75,31 @@ async fn ask(road: &mut Road, what: &str) -> Result<Value, Failure> {
     Err(none)
 }
 
-fn print(why: &Value) -> Result<(), Failure> {
+/// A job whose id is this or begins so; else a flow.
+async fn of_id(road: &mut Road, what: &str) -> Result<Value, Failure> {
+    let no_job = match whole(road, what).await {
+        Ok(id) => match road.get(&format!("/jobs/{}/why", encode(&id))).await {
+            Err(failure) if failure.exit == Exit::NotFound => failure,
+            answer => return answer,
+        },
+        Err(failure) if failure.exit == Exit::NotFound => failure,
+        // A flow's id begins as those of its jobs do.
+        Err(failure) => {
+            return Err(match whole_flow(road, what).await {
+                Ok(id) => failure.hint(format!("type more of the id; of the flow that begins so: rea why {id}")),
+                Err(_) => failure,
+            });
+        }
+    };
+    let of_flow = match whole_flow(road, what).await {
+        Ok(id) => flow::why::ask(road, &id).await,
+        Err(failure) => Err(failure),
+    };
+    of_flow.map_err(|failure| if failure.exit == Exit::NotFound { no_job } else { failure })
+}
+
+/// The gates of a job, or of a queue.
+pub(super) fn print_job(why: &Value) -> Result<(), Failure> {
     let gates = why["gates"].as_array().map(Vec::as_slice).unwrap_or_default();
     let blocked = gates.iter().find(|gate| gate["open"] == false);
     line(format!("waits for {}", word(&why["summary"])))?;

@@ -1,23 +1,18 @@
 //! Storing jobs: one, or a batch that is stored as a whole or not at all. The answer comes after they are on disk.
 
-use std::fmt;
-
 use ax::model::store::Enqueued;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use serde::Serialize;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::guard::{BATCH_BODY_MAX, BODY_MAX};
-use super::{Answer, Shared, body, callbacks, json, json_text};
+use super::{Answer, READ_ELSEWHERE, Shared, body, callbacks, json, json_text};
 use crate::error::{Code, Problem};
 use crate::logs::push_json;
+use crate::wire::items::{Stop, each};
 use crate::wire::request::{self, Asked};
-
-/// Batches over so many bytes are read on another thread.
-const READ_ELSEWHERE: usize = 256 << 10;
 
 /// `POST /enqueue`: 201 for a new job, 200 for the one that the key already had.
 pub(super) async fn one(State(shared): State<Shared>, body: Body) -> Answer {
@@ -77,49 +72,25 @@ pub(super) async fn batch(State(shared): State<Shared>, headers: HeaderMap, body
 }
 
 pub(super) fn parse_array(body: &Bytes, most: usize) -> Result<Vec<Asked>, Problem> {
-    let mut parser = serde_json::Deserializer::from_slice(body);
-    let items = Items { most }.deserialize(&mut parser).and_then(|items| parser.end().map(|()| items));
-    let (items, count) = items.map_err(|error| {
-        let problem = request::not_json(body, &error, "");
-        if error.is_data() { Problem::new(Code::BadJson, "the body must be a JSON array of requests") } else { problem }
+    let (mut items, mut count) = (Vec::new(), 0);
+    let walked = each(body, |item| {
+        // No more are kept than are taken; all are counted.
+        if count < most {
+            items.push(item);
+        }
+        count += 1;
+        Ok(())
+    });
+    walked.map_err(|stop| match stop {
+        Stop::NotOne(error) if error.is_data() => {
+            Problem::new(Code::BadJson, "the body must be a JSON array of requests")
+        }
+        Stop::NotOne(error) => request::not_json(body, &error, ""),
+        Stop::Refused(problem) => problem,
     })?;
     check_count(count, most)?;
     let parse = |(i, raw): (usize, &&RawValue)| request::parse(raw.get().as_bytes()).map_err(|p| p.at_index(i));
     items.iter().enumerate().map(parse).collect()
-}
-
-/// Collects an array's items, but no more than are taken: a flood of tiny ones takes no room. Counts them all.
-struct Items {
-    most: usize,
-}
-
-impl<'de> DeserializeSeed<'de> for Items {
-    type Value = (Vec<&'de RawValue>, usize);
-
-    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Self::Value, D::Error> {
-        d.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Items {
-    type Value = (Vec<&'de RawValue>, usize);
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
-        let (mut items, mut count) = (Vec::new(), 0);
-        while count < self.most {
-            let Some(item) = array.next_element()? else { return Ok((items, count)) };
-            items.push(item);
-            count += 1;
-        }
-        while array.next_element::<IgnoredAny>()?.is_some() {
-            count += 1;
-        }
-        Ok((items, count))
-    }
 }
 
 pub(super) fn parse_lines(body: &Bytes, most: usize) -> Result<Vec<Asked>, Problem> {

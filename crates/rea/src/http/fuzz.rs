@@ -1,9 +1,10 @@
 //! What the network can send, mutated: job requests, batches, filters, cursors, and the head of a token.
 
-use ax::BulkAct;
 use ax::model::limits::Limits;
-use ax::model::new_job::IfExists;
+use ax::model::new_job::{IfExists, batch_cycle};
 use ax::model::store::Filter;
+use ax::model::{Chance, JobId, TaskSpec, Timestamp};
+use ax::{BulkAct, FlowError, FlowRequest, JobRequest, MapOver, NodeRequest};
 use axum::body::Bytes;
 use serde_json::{Map, Value, json};
 
@@ -11,6 +12,7 @@ use super::query::{Query, encode};
 use super::{bulk, cursor, enqueue, jobs};
 use crate::error::Problem;
 use crate::fuzz::{self, Outcome, measured};
+use crate::wire::flow;
 use crate::wire::number::Seconds;
 use crate::wire::request::{Asked, FIELDS, parse};
 use crate::wire::time;
@@ -18,7 +20,8 @@ use crate::wire::time;
 const FULL: &str = r#"{"task":"m:f","args":[1, 2.50],"kwargs":{"b":1,"a":12345678901234567890123},"priority":3,"queue":"q",
 "delay":1.5,"timeout":null,"max_attempts":4,"max_interruptions":2,"retry_base":1,"retry_cap":20,"on_crash":"hold","trace_id":"t",
 "root_id":"0193793e-7f00-7000-8000-000000000001","task_id":"0193793e7f0070008000000000000002","key":"k","unique_for":60,
-"if_exists":"reschedule","tags":["x"],"start_before":"2999-01-01T00:00:00Z","callback_url":"https://example.org:8443/hook?a=1"}"#;
+"if_exists":"reschedule","tags":["x"],"start_before":"2999-01-01T00:00:00Z","callback_url":"https://example.org:8443/hook?a=1",
+"depends_on":["0193793e-7f00-7000-8000-000000000003",{"task_id":"0193793e7f0070008000000000000004","on":"failure"}]}"#;
 const SMALL: &str = r#"{"func_name":"m:f","args":["é😀\n\u0041"],"run_at":"2026-11-30T12:00:00+01:00","timeout":0.25}"#;
 
 fn no(problem: &Problem) -> Outcome {
@@ -51,6 +54,8 @@ fn json_of(Asked { job, callback }: &Asked) -> String {
         ["keep", "replace", "reschedule"].into_iter().find(|w| IfExists::from_word(w) == Some(job.if_exists));
     put("if_exists", if_exists.map(|word| json!(word)));
     put("tags", Some(json!(job.tags)));
+    let edge = |edge: &ax::Edge| json!({ "task_id": edge.parent.to_string(), "on": edge.kind.as_str() });
+    put("depends_on", Some(job.depends_on.iter().map(edge).collect()));
     put("callback_url", callback.as_ref().map(|url| json!(url.whole())));
     let mut text = Value::Object(fields).to_string();
     text.truncate(text.len() - 1);
@@ -95,6 +100,74 @@ fn fuzz_batch() {
             (Err(array), Err(_)) => no(&array),
             (Ok(jobs), _) => fuzz::taken(format!("array {}", jobs.len())),
             (_, Ok(jobs)) => fuzz::taken(format!("lines {}", jobs.len())),
+        }
+    });
+}
+
+const FLOW: &str = r#"{"name":"nightly","flow_id":"0193793e-7f00-7000-8000-000000000001","root_id":"0193793e7f0070008000000000000002",
+"max_attempts":3,"retry":"all","nodes":[{"name":"list","task":"m:list","tags":["x"]},
+{"name":"page","task":"m:page","args":[{"$item":true},2.50],"map":{"result":"list"},"timeout":null},
+{"name":"known","task":"m:page","map":[1,{"a":1e400},"x"]},
+{"name":"report","func_name":"m:report","args":[{"$result":"page"}],"depends_on":["known",{"node":"list","on":"finished"}]}]}"#;
+
+/// The flow as JSON again.
+fn json_of_flow(flow: &FlowRequest) -> String {
+    let node = |node: &NodeRequest| {
+        let edges = node.depends_on.iter().map(|edge| json!({ "node": edge.on, "on": edge.kind.as_str() }));
+        let job = json_of(&Asked { job: node.job.clone(), callback: None }).replacen(
+            "\"depends_on\":[]",
+            &format!("\"name\":{},\"depends_on\":{}", json!(node.name), edges.collect::<Value>()),
+            1,
+        );
+        match &node.map {
+            None => job,
+            Some(MapOver::Result(source)) => {
+                format!("{},\"map\":{{\"result\":{}}}}}", &job[..job.len() - 1], json!(source))
+            }
+            Some(MapOver::Items(items)) => format!("{},\"map\":[{}]}}", &job[..job.len() - 1], items.join(",")),
+        }
+    };
+    let id = |id: Option<JobId>| json!(id.map(|id| id.to_string()));
+    let nodes: Vec<String> = flow.nodes.iter().map(node).collect();
+    format!(
+        r#"{{"name":{},"flow_id":{},"root_id":{},"max_attempts":{},"retry":"{}","nodes":[{}]}}"#,
+        json!(flow.name),
+        id(flow.id),
+        id(flow.root_id),
+        json!(flow.max_attempts),
+        flow.retry,
+        nodes.join(",")
+    )
+}
+
+/// What can be read can be read again, and what the engine makes of it holds together or is refused briefly.
+#[test]
+fn fuzz_flow_request() {
+    let by_name = br#"{"name":"f","nodes":{"a":{"task":"m:f"},"b":{"task":"m:f","depends_on":["a"]}}}"#;
+    let words: Vec<&str> = flow::FIELDS.iter().chain(flow::NODE_FIELDS.iter()).copied().collect();
+    let limits = Limits { batch: 40, edges: 40, ..Limits::default() };
+    fuzz::run("flow_request", &[FLOW.as_bytes(), by_name], &words, |input| {
+        let request = match measured(input, || flow::parse(input, &limits)) {
+            Ok(request) => request,
+            Err(problem) => return no(&problem),
+        };
+        let again = json_of_flow(&request);
+        assert_eq!(flow::parse(again.as_bytes(), &limits).as_ref(), Ok(&request), "{again}");
+        let (now, mut chance) = (Timestamp(1_796_000_000_000_000), Chance::new(7));
+        let resolve = |job: JobRequest, chance: &mut Chance| job.resolve(&TaskSpec::default(), &limits, now, chance);
+        match request.build(&limits, now, &mut chance, resolve) {
+            Ok((_, jobs)) => {
+                assert!(jobs.len() <= limits.batch);
+                assert_eq!(batch_cycle(&jobs), None);
+                fuzz::taken(format!(
+                    "{} jobs, {} edges",
+                    jobs.len(),
+                    jobs.iter().map(|job| job.edges.len()).sum::<usize>()
+                ))
+            }
+            Err(FlowError::Flow { invalid, .. }) => fuzz::taken(format!("flow: {}", invalid.field)),
+            Err(FlowError::Job { error, .. }) => fuzz::taken(format!("job: {}", error.field)),
+            Err(FlowError::Cycle(_)) => fuzz::taken("a cycle"),
         }
     });
 }

@@ -15,7 +15,7 @@ use crate::error::{Code, Problem};
 
 /// Largest body of a request for one thing. Room for arguments at their limit with every character escaped.
 pub const BODY_MAX: usize = 4 << 20;
-/// Largest body of a batch.
+/// Largest body of a batch, or of a flow.
 pub const BATCH_BODY_MAX: usize = 32 << 20;
 
 /// Questions that are asked with a body and change nothing.
@@ -61,7 +61,7 @@ impl Guard {
         if changes(method) {
             check_content(headers)?;
         }
-        let limit = if uri.path() == "/jobs" { BATCH_BODY_MAX } else { BODY_MAX };
+        let limit = if matches!(uri.path(), "/jobs" | "/flows") { BATCH_BODY_MAX } else { BODY_MAX };
         match headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok()) {
             Some(length) if length > limit as u64 => Err(too_large(limit)),
             _ => Ok(()),

@@ -1,6 +1,7 @@
 //! The beginning of an id, made whole: for people, who see ids cut short. Programs keep whole ones.
 
 use ax::model::JobId;
+use ax::{FlowFilter, FlowHead};
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use serde::Serialize;
@@ -10,7 +11,7 @@ use super::{Answer, Shared, json};
 use crate::error::{Code, Problem, clip};
 use crate::wire::time;
 
-/// Most jobs that are named.
+/// Most jobs, and most flows, that are named.
 const NAMED_MAX: usize = 10;
 
 #[derive(Serialize)]
@@ -19,6 +20,18 @@ struct Found {
     jobs: Vec<Candidate>,
     /// There are others.
     more: bool,
+    /// The newest first.
+    flows: Vec<FlowCandidate>,
+    /// There are others.
+    more_flows: bool,
+}
+
+#[derive(Serialize)]
+struct FlowCandidate {
+    flow_id: String,
+    name: String,
+    state: &'static str,
+    created_at: String,
 }
 
 #[derive(Serialize)]
@@ -29,7 +42,7 @@ struct Candidate {
     created_at: String,
 }
 
-/// `GET /ids/{prefix}`: the jobs whose id begins so.
+/// `GET /ids/{prefix}`: the jobs and the flows whose id begins so.
 pub(super) async fn complete(
     State(shared): State<Shared>,
     Path(prefix): Path<String>,
@@ -37,7 +50,7 @@ pub(super) async fn complete(
 ) -> Answer {
     Query::parse(query.as_deref(), &[])?;
     let (first, last) = JobId::range_of_prefix(&prefix).ok_or_else(|| {
-        Problem::new(Code::NotFound, format!("\"{}\" is no beginning of a job id", clip(&prefix)))
+        Problem::new(Code::NotFound, format!("\"{}\" is no beginning of an id", clip(&prefix)))
             .hint("give at least 4 of its hexadecimal digits, or the whole id; `rea jobs` lists them")
     })?;
     let mut ids = shared.client().ids(first, last, NAMED_MAX + 1).await?;
@@ -51,5 +64,14 @@ pub(super) async fn complete(
             jobs.push(Candidate { task_id: id.to_string(), task: job.spec.task, state, created_at });
         }
     }
-    Ok(json(StatusCode::OK, &Found { jobs, more }))
+    let filter = FlowFilter { ids: Some((first, last)), ..FlowFilter::default() };
+    let page = shared.client().flows(filter, None, NAMED_MAX).await?;
+    let flow = |head: FlowHead| FlowCandidate {
+        flow_id: head.spec.id.to_string(),
+        state: head.state().as_str(),
+        created_at: time::text(head.spec.created_at),
+        name: head.spec.name,
+    };
+    let (more_flows, flows) = (page.next.is_some(), page.flows.into_iter().map(flow).collect());
+    Ok(json(StatusCode::OK, &Found { jobs, more, flows, more_flows }))
 }

@@ -10,12 +10,14 @@ use axum::http::StatusCode;
 use serde::Serialize;
 
 use super::query::Query;
-use super::{Answer, Shared, body, json, now};
+use super::{Answer, NOTHING_MAX, Shared, body, json, now};
 use crate::error::{Act, Code, Problem, clip};
-use crate::wire::job::{JobView, PastView};
+use crate::wire::job::{JobView, PastView, WholeView};
 
 /// Longest wait for a result in one request.
 pub(super) const WAIT_MAX_S: f64 = 60.0;
+/// Most jobs that a job is shown to depend on, those that have not ended first.
+const UPSTREAM_SHOWN: usize = 200;
 
 /// Reads a job's id from a path. What is no id names no job.
 pub(super) fn id(text: &str) -> Result<JobId, Problem> {
@@ -33,13 +35,22 @@ pub(super) fn no_job() -> Problem {
 pub(super) async fn show(State(shared): State<Shared>, Path(text): Path<String>, RawQuery(query): RawQuery) -> Answer {
     let query = Query::parse(query.as_deref(), &["wait"])?;
     let id = id(&text)?;
-    let job = match query.read::<f64>("wait", "a number of seconds")? {
+    let job = match patience(&query)? {
         None => shared.client().get(id).await?,
-        Some(s) if (0.0..=WAIT_MAX_S).contains(&s) => wait(&shared, id, Duration::from_secs_f64(s)).await?,
-        Some(_) => return Err(Problem::field("wait", format!("must be 0 to {WAIT_MAX_S} seconds"))),
+        Some(limit) => wait(&shared, id, limit).await?,
     };
     let job = job.ok_or_else(no_job)?;
-    Ok(json(StatusCode::OK, &JobView::new(&job, shared.redact(), now())))
+    let upstream = shared.client().upstream(id, UPSTREAM_SHOWN).await?;
+    Ok(json(StatusCode::OK, &WholeView::new(JobView::new(&job, shared.redact(), now()), &upstream)))
+}
+
+/// How long the query says to wait.
+pub(super) fn patience(query: &Query<'_>) -> Result<Option<Duration>, Problem> {
+    match query.read::<f64>("wait", "a number of seconds")? {
+        None => Ok(None),
+        Some(s) if (0.0..=WAIT_MAX_S).contains(&s) => Ok(Some(Duration::from_secs_f64(s))),
+        Some(_) => Err(Problem::field("wait", format!("must be 0 to {WAIT_MAX_S} seconds"))),
+    }
 }
 
 pub(super) fn too_many_waits() -> Problem {
@@ -117,9 +128,6 @@ fn applied(act: Act, answer: Result<Applied, Refusal>) -> Answer {
 fn done(id: JobId, state: JobState, requested: Option<bool>) -> Done {
     Done { task_id: id.to_string(), state: state.as_str(), requested }
 }
-
-/// More than anybody sends by mistake: what is in it can then be refused for what it is, not for its length.
-const NOTHING_MAX: usize = 64 << 10;
 
 /// These requests say everything in their path: a body is empty, or an empty object.
 pub(super) async fn nothing(body: Body) -> Result<(), Problem> {

@@ -9,6 +9,8 @@ pub mod enqueue;
 pub mod events;
 pub mod exposition;
 pub mod feed;
+pub mod flow;
+pub mod flows;
 #[cfg(test)]
 mod fuzz;
 pub mod guard;
@@ -57,6 +59,11 @@ use guard::Guard;
 
 /// Most requests that hold their connection for long, where nothing else was said.
 const HELD: usize = 768;
+/// Bodies over so many bytes are read on another thread: that takes many milliseconds, and others' requests need this one.
+const READ_ELSEWHERE: usize = 256 << 10;
+/// Longest body that says next to nothing. More than anybody sends by mistake: what is in it can then be refused for what
+/// it is, not for its length.
+const NOTHING_MAX: usize = 64 << 10;
 
 /// Whose request it is.
 #[derive(Clone, Copy, Debug)]
@@ -214,6 +221,11 @@ fn routes() -> Vec<(&'static str, &'static str, MethodRouter<Shared>)> {
         ("post", "/jobs/{id}/cancel", post(job::cancel)),
         ("post", "/jobs/{id}/retry", post(job::retry)),
         ("post", "/jobs/{id}/mark-success", post(job::mark_success)),
+        ("post", "/flows", post(flows::submit)),
+        ("get", "/flows", get(flows::list)),
+        ("get", "/flows/{id}", get(flow::show)),
+        ("post", "/flows/{id}/retry", post(flow::retry)),
+        ("post", "/flows/{id}/cancel", post(flow::cancel)),
         ("get", "/ids/{prefix}", get(ids::complete)),
         ("get", "/trace/{id}", get(trace::show)),
         ("get", "/queues", get(queues::list)),

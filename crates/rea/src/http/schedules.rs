@@ -138,7 +138,7 @@ pub(super) async fn pause(State(shared): State<Shared>, Path(name): Path<String>
     let body = body::read(body, BODY_MAX).await?;
     let mut why = None;
     if !body.iter().all(u8::is_ascii_whitespace) {
-        for (field, raw) in request::fields_once(&body)? {
+        for (field, raw) in request::fields_once(&body, 1)? {
             match &*field {
                 "reason" => why = Some(reason(&serde_json::from_str(raw.get()).unwrap_or_default())?),
                 other => return Err(Problem::unknown_field(other, &["reason"])),

@@ -120,7 +120,9 @@ fn events<'a>(job: &'a Job, past: &'a [HistoryEntry]) -> Vec<Event<'a>> {
     if let Some(at) = life.finished_at.filter(|_| !said) {
         let run = (!newest_is_past).then_some(life.started_at).flatten().map(|s| at.us_since(s));
         let attempt = run.map(|_| life.attempt);
-        events.push(Event { attempt, cost_us: run, ..plain(at, life.state.as_str()) });
+        // No attempt tells why it was skipped.
+        let error = job.last_error.as_ref().filter(|_| life.state == JobState::Skipped);
+        events.push(Event { attempt, cost_us: run, error, ..plain(at, life.state.as_str()) });
     }
     events
 }

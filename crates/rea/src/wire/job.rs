@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 
 use ax::RunningNow;
-use ax::model::store::{DayTotals, HistoryEntry, Listed, Queue};
+use ax::model::store::{DayTotals, HistoryEntry, Listed, Queue, Upstream};
 use ax::model::{ErrorInfo, Job, Progress, State, TaskSpec, Timestamp};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::error::clip_to;
+use crate::wire::flow_view::UpstreamView;
 use crate::wire::number::Seconds;
 use crate::wire::redact::Redact;
 use crate::wire::time;
@@ -28,6 +29,7 @@ pub struct JobView<'a> {
     priority: u8,
     state: &'static str,
     ready: bool,
+    blocked: bool,
     attempt: u32,
     max_attempts: u32,
     failures: u32,
@@ -59,6 +61,10 @@ pub struct JobView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<Option<&'a ErrorInfo>>,
     progress: Option<&'a Progress>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flow_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<&'a str>,
 }
 
 impl<'a> JobView<'a> {
@@ -77,6 +83,7 @@ impl<'a> JobView<'a> {
             priority: spec.priority,
             state: life.state.as_str(),
             ready: life.is_ready(now),
+            blocked: life.blocked,
             attempt: life.attempt,
             max_attempts: spec.policy.max_attempts,
             failures: life.failures,
@@ -104,7 +111,27 @@ impl<'a> JobView<'a> {
             last_cause: life.last_cause.map(ax::model::Cause::as_str),
             last_error: Some(job.last_error.as_ref()),
             progress: job.progress.as_ref(),
+            flow_id: job.place.as_ref().map(|place| place.flow.to_string()),
+            node: job.place.as_ref().map(|place| place.node.as_str()),
         }
+    }
+}
+
+/// A job with what it waits for, or waited for.
+#[derive(Serialize)]
+pub struct WholeView<'a> {
+    #[serde(flatten)]
+    job: JobView<'a>,
+    /// Open edges first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    depends_on: Vec<UpstreamView<'a>>,
+}
+
+impl<'a> WholeView<'a> {
+    /// The view with these edges.
+    #[must_use]
+    pub fn new(job: JobView<'a>, upstream: &'a [Upstream]) -> WholeView<'a> {
+        WholeView { job, depends_on: upstream.iter().map(UpstreamView::from).collect() }
     }
 }
 
@@ -124,24 +151,26 @@ pub struct ListedView<'a> {
 
 /// An error without its traceback.
 #[derive(Serialize)]
-struct ListedError<'a> {
+pub(crate) struct ListedError<'a> {
     cause: &'a str,
     #[serde(rename = "type")]
     kind: &'a str,
     message: String,
 }
 
+impl<'a> From<&'a ErrorInfo> for ListedError<'a> {
+    fn from(e: &'a ErrorInfo) -> ListedError<'a> {
+        ListedError { cause: &e.cause, kind: &e.kind, message: clip_to(&e.message, LISTED_MESSAGE) }
+    }
+}
+
 impl<'a> ListedView<'a> {
     /// The view at `now`, which decides whether a waiting job is `ready`.
     #[must_use]
     pub fn new(listed: &'a Listed, redact: &Redact, now: Timestamp) -> ListedView<'a> {
-        let error = |e: &'a ErrorInfo| {
-            let message = clip_to(&e.message, LISTED_MESSAGE);
-            ListedError { cause: &e.cause, kind: &e.kind, message }
-        };
         ListedView {
             job: JobView { last_error: None, ..JobView::new(&listed.job, redact, now) },
-            last_error: listed.job.last_error.as_ref().map(error),
+            last_error: listed.job.last_error.as_ref().map(ListedError::from),
             args_bytes: listed.args_bytes,
             kwargs_bytes: listed.kwargs_bytes,
             result_bytes: listed.result_bytes,

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use crate::callback;
 use crate::callback::url::CallbackUrl;
 use crate::error::{Code, Problem};
-use crate::wire::{number, time};
+use crate::wire::{edges, number, time};
 
 /// Every field of a request.
 pub const FIELDS: &[&str] = &[
@@ -39,6 +39,7 @@ pub const FIELDS: &[&str] = &[
     "if_exists",
     "concurrency_key",
     "tags",
+    "depends_on",
     "callback_url",
 ];
 
@@ -56,29 +57,61 @@ pub struct Asked {
 /// # Errors
 /// `bad_json`, `unknown_field` or `invalid_field`.
 pub fn parse(body: &[u8]) -> Result<Asked, Problem> {
+    parse_among(&fields_once(body, FIELDS.len())?, FIELDS, |name, json, job| {
+        if name == "depends_on" {
+            job.depends_on = edges::of_jobs(json)?;
+        }
+        Ok(name == "depends_on")
+    })
+}
+
+/// Reads a request whose fields stand among others: `own` takes those that are not a request's and answers true for them.
+/// `known` are all that there are.
+///
+/// # Errors
+/// `unknown_field` or `invalid_field`.
+pub(crate) fn parse_among(
+    fields: &[(Cow<'_, str>, &RawValue)],
+    known: &'static [&'static str],
+    mut own: impl FnMut(&str, &str, &mut JobRequest) -> Result<bool, Problem>,
+) -> Result<Asked, Problem> {
     let mut job = Draft::default();
-    for (name, raw) in fields_once(body)? {
-        job.set(&name, raw.get())?;
+    for (name, raw) in fields {
+        let (name, json) = (&**name, raw.get());
+        // `null` counts as not given, except for `timeout`, where it means "no timeout".
+        if json == "null" && name != "timeout" && known.contains(&name) {
+            continue;
+        }
+        if !own(name, json, &mut job.job)? && !job.set(name, json)? {
+            return Err(Problem::unknown_field(name, known));
+        }
     }
     job.finish()
 }
 
-/// The object's fields in order, each once, their values still text.
-pub(crate) fn fields_once(body: &[u8]) -> Result<Vec<(Cow<'_, str>, &RawValue)>, Problem> {
-    let fields = split(body)?;
+/// The object's fields in order, each once, their values still text; see `split`.
+pub(crate) fn fields_once(body: &[u8], most: usize) -> Result<Vec<(Cow<'_, str>, &RawValue)>, Problem> {
+    let fields = split(body, most)?;
+    once(&fields)?;
+    Ok(fields)
+}
+
+/// No field is there twice.
+pub(crate) fn once(fields: &[(Cow<'_, str>, &RawValue)]) -> Result<(), Problem> {
     for (i, (name, _)) in fields.iter().enumerate() {
         if fields[..i].iter().any(|(earlier, _)| earlier == name) {
             return Err(Problem::field(name, "is given twice"));
         }
     }
-    Ok(fields)
+    Ok(())
 }
 
-/// The object's fields in order, their values still text.
-pub(crate) fn split(body: &[u8]) -> Result<Vec<(Cow<'_, str>, &RawValue)>, Problem> {
+/// The object's fields in order, their values still text. Of more than `most` only so many and one are kept: one that is
+/// unknown, or given twice, is among them where there are `most` fields.
+pub(crate) fn split(body: &[u8], most: usize) -> Result<Vec<(Cow<'_, str>, &RawValue)>, Problem> {
     let mut field = String::new();
     let mut parser = serde_json::Deserializer::from_slice(body);
-    let fields = Fields { last: &mut field }.deserialize(&mut parser);
+    let fields = Fields { last: &mut field, most }.deserialize(&mut parser);
     let fields = fields.and_then(|fields| parser.end().map(|()| fields));
     fields.map_err(|error| not_json(body, &error, &field))
 }
@@ -102,6 +135,7 @@ pub fn not_json(body: &[u8], error: &serde_json::Error, field: &str) -> Problem 
 /// Collects an object's fields, and remembers the last one's name for the error.
 struct Fields<'a> {
     last: &'a mut String,
+    most: usize,
 }
 
 impl<'de> DeserializeSeed<'de> for Fields<'_> {
@@ -125,8 +159,7 @@ impl<'de> Visitor<'de> for Fields<'_> {
             self.last.clear();
             self.last.push_str(&name.0);
             let value = map.next_value()?;
-            // More fields than there are: one that is unknown, or given twice, is kept by now.
-            if fields.len() <= FIELDS.len() {
+            if fields.len() <= self.most {
                 fields.push((name.0, value));
             }
         }
@@ -148,12 +181,9 @@ struct Draft {
 }
 
 impl Draft {
-    /// Takes one field. `null` counts as not given, except for `timeout`, where it means "no timeout".
-    fn set(&mut self, name: &str, json: &str) -> Result<(), Problem> {
+    /// Takes one field; `false` = it is none of a request's.
+    fn set(&mut self, name: &str, json: &str) -> Result<bool, Problem> {
         let job = &mut self.job;
-        if json == "null" && name != "timeout" && FIELDS.contains(&name) {
-            return Ok(());
-        }
         match name {
             "task" => self.task = Some(text(name, json)?),
             "func_name" => self.func_name = Some(text(name, json)?),
@@ -187,9 +217,9 @@ impl Draft {
                 let url = CallbackUrl::parse(&text(name, json)?);
                 self.callback = Some(url.map_err(|wrong| Problem::field(name, wrong))?);
             }
-            _ => return Err(Problem::unknown_field(name, FIELDS)),
+            _ => return Ok(false),
         }
-        Ok(())
+        Ok(true)
     }
 
     /// `task` and `func_name` are two names of one field.
@@ -209,15 +239,15 @@ impl Draft {
     }
 }
 
-pub(super) fn text(field: &str, json: &str) -> Result<String, Problem> {
+pub(crate) fn text(field: &str, json: &str) -> Result<String, Problem> {
     serde_json::from_str(json).map_err(|_| Problem::field(field, "must be a text of whole Unicode characters"))
 }
 
-fn id(field: &str, json: &str) -> Result<JobId, Problem> {
+pub(crate) fn id(field: &str, json: &str) -> Result<JobId, Problem> {
     text(field, json)?.parse().map_err(|e| Problem::field(field, e))
 }
 
-fn whole(field: &str, json: &str) -> Result<i64, Problem> {
+pub(crate) fn whole(field: &str, json: &str) -> Result<i64, Problem> {
     serde_json::from_str(json).map_err(|_| Problem::field(field, "must be a whole number"))
 }
 
@@ -238,7 +268,7 @@ pub(super) fn instant(field: &str, json: &str) -> Result<Timestamp, Problem> {
     time::parse(&text(field, json)?).map_err(|e| Problem::field(field, e))
 }
 
-pub(super) fn word<T>(field: &str, json: &str, read: fn(&str) -> Option<T>, allowed: &str) -> Result<T, Problem> {
+pub(crate) fn word<T>(field: &str, json: &str, read: fn(&str) -> Option<T>, allowed: &str) -> Result<T, Problem> {
     read(&text(field, json)?).ok_or_else(|| Problem::field(field, format!("must be {allowed}")))
 }
 

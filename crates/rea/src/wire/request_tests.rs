@@ -1,5 +1,7 @@
 //! What is taken, and which field is blamed for what is not.
 
+use ax::EdgeKind;
+
 use super::*;
 
 fn blamed(body: &str) -> (String, String) {
@@ -15,11 +17,14 @@ fn a_full_request_is_taken_as_it_came() {
         "timeout":null,"max_attempts":4,"max_interruptions":2,"retry_base":1,"retry_cap":20,"on_crash":"hold","trace_id":"t",
         "root_id":"0193793e-7f00-7000-8000-000000000001","task_id":"0193793e7f0070008000000000000002","key":"k","unique_for":60,
         "if_exists":"reschedule","tags":["x"],"start_before":"2999-01-01T00:00:00Z",
-        "callback_url":"https://example.org/hook?a=%20"}"#,
+        "callback_url":"https://example.org/hook?a=%20",
+        "depends_on":["0193793e7f0070008000000000000003",{"on":"finished","task_id":"0193793e7f0070008000000000000004"}]}"#,
     )
     .unwrap();
     assert_eq!(job.callback.unwrap().whole(), "https://example.org/hook?a=%20");
     let job = job.job;
+    let kinds: Vec<EdgeKind> = job.depends_on.iter().map(|edge| edge.kind).collect();
+    assert_eq!(kinds, [EdgeKind::Success, EdgeKind::Finished]);
     assert_eq!((job.args.as_str(), job.kwargs.as_str()), ("[1, 2.50]", r#"{"b":1,"a":12345678901234567890123}"#));
     assert_eq!((job.timeout_ms, job.delay_ms, job.unique_for_ms), (Some(None), Some(1_500), Some(60_000)));
     assert_eq!((job.on_crash, job.if_exists), (Some(OnCrash::Hold), IfExists::Reschedule));
@@ -60,6 +65,14 @@ fn a_wrong_field_is_named() {
         ("key", "\"\\ud800\""),
         ("queue", "[]"),
         ("max_attempts", "99999999999999999999"),
+        ("depends_on", "\"0193793e-7f00-7000-8000-000000000001\""),
+        ("depends_on", "[1]"),
+        ("depends_on", "[\"fetch\"]"),
+        ("depends_on", "[{}]"),
+        ("depends_on", r#"[{"node":"0193793e-7f00-7000-8000-000000000001"}]"#),
+        ("depends_on", r#"[{"task_id":"0193793e-7f00-7000-8000-000000000001","on":"success "}]"#),
+        ("depends_on", r#"[{"task_id":"0193793e-7f00-7000-8000-000000000001","task_id":1}]"#),
+        ("depends_on", r#"[{"task_id":"0193793e-7f00-7000-8000-000000000001","on":"failure","x":1}]"#),
         ("callback_url", "\"ftp://example.org\""),
         ("callback_url", "\"https://ada:pw@example.org\""),
         ("callback_url", "1"),

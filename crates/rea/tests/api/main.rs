@@ -6,6 +6,7 @@ mod bulk;
 mod callbacks;
 mod enqueue;
 mod events;
+mod flows;
 mod guard;
 mod job;
 mod limits;

@@ -75,6 +75,13 @@ fn the_page_has_exactly_the_fields_of_a_schedule() {
 }
 
 #[test]
+fn the_page_has_exactly_the_fields_of_a_flow_and_its_nodes() {
+    let ours = |fields: &[&str]| fields.iter().map(|f| (*f).to_owned()).collect::<BTreeSet<String>>();
+    assert_eq!(names(&below(PAGE, "    FlowRequest:"), 8), ours(rea::wire::flow::FIELDS));
+    assert_eq!(names(&below(PAGE, "    NodeRequest:"), 8), ours(&rea::wire::flow::NODE_FIELDS));
+}
+
+#[test]
 fn the_page_has_exactly_the_error_codes() {
     // The last of this name is the schema; an answer has the name too.
     let schema = below(last(PAGE, "    Problem:"), "    Problem:");

@@ -24,6 +24,10 @@ async fn every_command_that_prints_data_prints_json_when_asked_to() {
     let (id, other) = (later(), later());
     assert_eq!(bed.rea(&["cancel", &other]).code, 0);
     assert_eq!(bed.rea(&["schedule", "add", "s", "echo", "--every", "1h"]).code, 0);
+    std::fs::write(bed.dir.path().join("flow.toml"), "name = \"f\"\n[nodes.a]\ntask = \"echo\"\n").unwrap();
+    let flow = || bed.rea(&["flow", "submit", "flow.toml"]).word().to_owned();
+    let (flow_id, ended) = (flow(), flow());
+    assert_eq!(bed.rea(&["flow", "cancel", &ended]).code, 0);
     for (path, command) in leaves(&rea::cli::command(), &[]) {
         let name = path.join(" ");
         let has_json = command.get_arguments().any(|arg| arg.get_long() == Some("json"));
@@ -36,6 +40,9 @@ async fn every_command_that_prints_data_prints_json_when_asked_to() {
             "enqueue" => vec!["echo"],
             "job" | "why" | "trace" | "cancel" => vec![&id],
             "retry" => vec![&other],
+            "flow submit" => vec!["flow.toml"],
+            "flow show" | "flow cancel" => vec![&flow_id],
+            "flow retry" => vec![&ended],
             "db prune" => vec!["--yes"],
             "bench" => vec!["--seconds", "3"],
             "backup" => vec!["b.tar"],

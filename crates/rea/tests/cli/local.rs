@@ -32,7 +32,12 @@ async fn jobs_are_stored_shown_and_steered_without_a_server() {
     assert!(ascii.stdout.is_ascii() && ascii.stdout.windows(9).any(|w| w == b"NO server"));
     assert_eq!(bed.rea(&["why", "default", "--json"]).json()["blocked_by"], "server");
     let nothing = bed.rea(&["why", "nothing"]);
-    assert_eq!((nothing.code, nothing.err.contains("is no job id and no queue")), (3, true), "{}", nothing.err);
+    assert_eq!(
+        (nothing.code, nothing.err.contains("is no id, no queue and no schedule")),
+        (3, true),
+        "{}",
+        nothing.err
+    );
     assert_eq!(bed.rea(&["job", &id, "--json"]).json()["kwargs"], serde_json::json!({}));
     assert_eq!(bed.rea(&["queue", "pause", "default", "--json"]).json()["paused"], true);
     assert!(bed.rea(&["queue", "list"]).out.contains("paused"));

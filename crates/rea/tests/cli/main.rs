@@ -4,6 +4,7 @@ mod backup;
 mod bed;
 mod callbacks;
 mod doors;
+mod flows;
 mod injected;
 mod json;
 mod local;

@@ -31,6 +31,9 @@ const KEYS: u64 = 40;
 /// Most jobs in one batch.
 const BATCH: u64 = 30;
 
+/// The schedule that clients make, steer and fire.
+pub(super) const SCHEDULE: &str = "crash";
+
 /// One job whose enqueue call returned success.
 #[derive(Clone, Debug)]
 pub(super) struct Ack {
@@ -194,8 +197,21 @@ impl Client {
                 let verb = if self.below(3) == 0 { "pause" } else { "resume" };
                 let _ = to.post(&format!("/queues/side/{verb}"), "{}");
             }
+            96..98 => self.tick(to),
             _ => self.look(to),
         }
+    }
+
+    /// Makes the schedule, steers it or fires it. Its own ticks go on meanwhile.
+    fn tick(&mut self, to: &mut Connection) {
+        let made = json!({ "name": SCHEDULE, "every": 1, "overlap": "queue", "job": { "task": "crash_tasks:quick", "args": [1] } });
+        let (path, body) = match self.below(6) {
+            0 => ("/schedules".to_owned(), made.to_string()),
+            1 => (format!("/schedules/{SCHEDULE}/pause"), "{}".to_owned()),
+            2 | 3 => (format!("/schedules/{SCHEDULE}/resume"), "{}".to_owned()),
+            _ => (format!("/schedules/{SCHEDULE}/run"), "{}".to_owned()),
+        };
+        let _ = to.post(&path, &body);
     }
 
     /// A request for a job. What a key stands for never changes. An id is made here for those without a key, because only

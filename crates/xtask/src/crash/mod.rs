@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use crate::http::Connection;
 use crate::server::{self, Launch, Server, Started};
 use crate::{python, run};
-use load::Load;
+use load::{Load, SCHEDULE};
 use plan::{End, Plan};
 
 /// How long a cycle waits for its failpoint before it kills the server instead.
@@ -253,6 +253,8 @@ impl Run {
     fn drain(&mut self, server: &Server) -> Result<()> {
         let mut control = server.connect();
         control.post("/queues/side/resume", "{}")?;
+        // It is not there in a short run whose clients did not come to make it.
+        control.post(&format!("/schedules/{SCHEDULE}/pause"), "{}")?;
         let mut least = u64::MAX;
         let mut progress = Instant::now();
         while least > 0 {

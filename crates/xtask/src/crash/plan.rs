@@ -66,7 +66,7 @@ impl Plan {
 fn usual_hits(name: &str) -> u64 {
     match name.split('.').next().unwrap_or_default() {
         "enqueue" | "claim" | "apply" => 40,
-        "queue" => 3,
+        "queue" | "tick" => 3,
         _ => 1,
     }
 }

@@ -75,7 +75,7 @@ impl Form {
         self.check(job)?;
         let mut fields = Vec::with_capacity(text.len() + 160);
         // What is null counts as not given, save for `timeout`; `key` and `root_id` may be put in here.
-        let given = request::split(text)?;
+        let given = request::split(text, request::FIELDS.len())?;
         for (name, value) in given.iter().filter(|(name, value)| name == "timeout" || value.get() != "null") {
             push_field(&mut fields, name, value.get());
         }

@@ -1,0 +1,94 @@
+//! One flow: what it is, and what a person may do to it.
+
+use std::time::Duration;
+
+use ax::model::JobId;
+use ax::{Flow, FlowRefusal, FlowRetry};
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, RawQuery, State};
+use axum::http::StatusCode;
+use serde::Serialize;
+
+use super::job::{nothing, patience, too_many_waits};
+use super::query::Query;
+use super::{Answer, NOTHING_MAX, Shared, body, json};
+use crate::error::{Code, Problem, clip};
+use crate::wire::flow;
+use crate::wire::flow_view::{FlowView, HeadView};
+use crate::wire::request::fields_once;
+
+fn id(text: &str) -> Result<JobId, Problem> {
+    text.parse().map_err(|_: ax::model::ids::NotAnId| {
+        Problem::new(Code::NotFound, format!("\"{}\" is no flow id", clip(text)))
+            .hint("an id is a whole UUID, such as 0193793e-7f00-7000-8000-000000000001; `rea flow list` lists them")
+    })
+}
+
+/// `GET /flows/{id}`: that run; with `?wait=` the newest one, once it has ended.
+pub(super) async fn show(State(shared): State<Shared>, Path(text): Path<String>, RawQuery(query): RawQuery) -> Answer {
+    let query = Query::parse(query.as_deref(), &["wait"])?;
+    let id = id(&text)?;
+    let flow = match patience(&query)? {
+        None => shared.client().flow(id).await?,
+        Some(limit) => wait(&shared, id, limit).await?,
+    };
+    let flow = flow.ok_or(FlowRefusal::NotFound)?;
+    Ok(json(StatusCode::OK, &FlowView::from(&flow)))
+}
+
+/// Waits for the flow's end, but not past the server's.
+async fn wait(shared: &Shared, id: JobId, limit: Duration) -> Result<Option<Flow>, Problem> {
+    let _held = shared.hold().ok_or_else(too_many_waits)?;
+    tokio::select! {
+        flow = shared.client().wait_flow(id, limit) => Ok(flow?),
+        () = shared.ending().cancelled() => Ok(shared.client().wait_flow(id, Duration::ZERO).await?),
+    }
+}
+
+/// `POST /flows/{id}/retry`: makes a new run of a flow that has ended.
+pub(super) async fn retry(State(shared): State<Shared>, Path(text): Path<String>, body: Body) -> Answer {
+    let body = body::read(body, NOTHING_MAX).await?;
+    let (id, what) = (id(&text)?, what(&body)?);
+    let head = shared.client().retry_flow(id, what).await?.map_err(|refusal| match refusal {
+        FlowRefusal::Ended(_) => Problem::from(refusal).hint("to run all of it again: {\"retry\": \"all\"}"),
+        _ => refusal.into(),
+    })?;
+    Ok(json(StatusCode::CREATED, &HeadView::from(&head)))
+}
+
+/// Which jobs are made anew.
+pub(super) fn what(body: &Bytes) -> Result<FlowRetry, Problem> {
+    if body.trim_ascii().is_empty() {
+        return Ok(FlowRetry::default());
+    }
+    let mut what = FlowRetry::default();
+    let fields = fields_once(body, 1).map_err(|problem| problem.hint("{\"retry\": \"all\"}, or no body"))?;
+    for (name, raw) in fields {
+        match &*name {
+            "retry" => what = flow::retry(raw.get())?,
+            other => return Err(Problem::unknown_field(other, &["retry"])),
+        }
+    }
+    Ok(what)
+}
+
+#[derive(Serialize)]
+struct Cancelled {
+    cancelled: usize,
+    stopping: usize,
+}
+
+/// `POST /flows/{id}/cancel`: 200 also when some of its jobs are still being stopped.
+pub(super) async fn cancel(State(shared): State<Shared>, Path(text): Path<String>, body: Body) -> Answer {
+    nothing(body).await?;
+    let (id, client) = (id(&text)?, shared.client().clone());
+    // In a task of its own: a client that goes away leaves no job between cancelled on disk and stopped.
+    let done = tokio::spawn(async move { client.cancel_flow(id).await });
+    let done = done.await.map_err(|e| Problem::new(Code::Internal, e.to_string()))??;
+    let done = done.map_err(|refusal| match refusal {
+        FlowRefusal::Ended(_) => Problem::from(refusal).hint("there is nothing left to cancel"),
+        _ => refusal.into(),
+    })?;
+    let stopping = done.iter().filter(|job| job.life.state.is_active()).count();
+    Ok(json(StatusCode::OK, &Cancelled { cancelled: done.len() - stopping, stopping }))
+}

@@ -1,0 +1,167 @@
+# Flows for asyncio: `async with aio.flow("nightly") as flow:`; the same names as in `_flow`, to be awaited.
+from __future__ import annotations
+
+import asyncio
+
+from . import _node, _steps
+from ._graph import Graph
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable
+    from typing import Any, Callable
+    from uuid import UUID
+
+    from ._steps import Steps
+    from .aio import Client, Handle
+
+__all__ = ["Flow", "FlowHandle", "Node"]
+
+
+async def walk(steps: Steps, exchange: Callable[..., Awaitable[Any]]) -> Any:
+    """Asks one after the other, as `_steps.walk` does."""
+    answer: Any = None
+    error: Exception | None = None
+    while True:
+        try:
+            step = steps.send(answer) if error is None else steps.throw(error)
+        except StopIteration as done:
+            return done.value
+        answer, error = None, None
+        if isinstance(step, float):
+            await asyncio.sleep(step)
+            continue
+        try:
+            answer = await exchange(
+                step.method, step.path, step.body, repeatable=step.repeatable, extra_s=step.wait_s
+            )
+        except Exception as found:
+            error = found
+
+
+class FlowHandle:
+    """One flow on the server, all its runs. Holds only names; what it answers is asked for each time."""
+
+    def __init__(self, client: Client, flow_id: str) -> None:
+        self._client = client
+        self.id = flow_id
+        # Nodes over a list given with the flow: what the server shows of an empty one is nothing.
+        self._lists: Iterable[str] = ()
+
+    async def _ask(self, steps: Steps) -> Any:
+        return await self._client.walk(steps)
+
+    async def refresh(self) -> dict[str, Any]:
+        """The newest run as the server knows it now, with its nodes."""
+        found: dict[str, Any] = await self._ask(_steps.newest(self.id))
+        return found
+
+    async def state(self) -> str:
+        """ "running", "success", "dead" or "cancelled": of the newest run."""
+        return str((await self.refresh())["state"])
+
+    async def wait(self, timeout: float | None = 30) -> str:
+        """Waits up to `timeout` seconds (None: for ever) for the end of all the runs that it has by itself,
+        and returns the state then. ResultTimeout when it goes on.
+        """
+        return str((await self._ask(_steps.wait(self.id, timeout)))["state"])
+
+    async def result(self, timeout: float | None = 30) -> dict[str, Any]:
+        """Waits as `wait` does and returns {name of the node: its result}; see `rea.FlowHandle.result`."""
+        found: dict[str, Any] = await self._ask(_steps.flow_results(self.id, self._lists, timeout))
+        return found
+
+    async def retry(self, from_start: bool = False) -> FlowHandle:
+        """Runs an ended flow again: what failed and all below it, or everything. Returns the new run."""
+        return FlowHandle(self._client, (await self._ask(_steps.retry(self.id, from_start)))["flow_id"])
+
+    async def cancel(self) -> dict[str, Any]:
+        """Cancels what has not ended; running jobs are stopped. Returns how many: `cancelled`, `stopping`."""
+        found: dict[str, Any] = await self._ask(_steps.cancel(self.id))
+        return found
+
+    async def node_state(self, name: str) -> str:
+        """The state of a node in the newest run that has it; of a map: of its jobs together."""
+        return str(await self._ask(_steps.node_state(self.id, name, self._lists)))
+
+    async def node_result(self, name: str, timeout: float | None = 30) -> Any:
+        """Waits for one node's result. JobFailed when it has none and the flow does not try again."""
+        return await self._ask(_steps.node_result(self.id, name, self._lists, timeout))
+
+    def __repr__(self) -> str:
+        return f"<rea flow {self.id}>"
+
+
+class Node(_node.Node):
+    """One node of a flow. In the block it stands for its result; when the flow is stored it can be asked."""
+
+    __slots__ = ("_flow",)
+
+    _flow: FlowHandle
+
+    def handle(self) -> Handle:
+        """Its job in the first run."""
+        from .aio import Handle
+
+        return Handle(self._flow._client, self._graph.job(self.name))
+
+    async def state(self) -> str:
+        """Its state in the newest run that has it; of a map: that of its jobs together."""
+        self._graph.must_be_stored(self.name)
+        return await self._flow.node_state(self.name)
+
+    async def result(self, timeout: float | None = 30) -> Any:
+        """Waits up to `timeout` seconds (None: for ever) for the result; see `rea.Node.result`."""
+        self._graph.must_be_stored(self.name)
+        return await self._flow.node_result(self.name, timeout)
+
+
+class Flow(FlowHandle):
+    """A flow that is written down in its `async with` block and stored, whole or not at all, at its end."""
+
+    def __init__(
+        self,
+        client: Client,
+        name: str,
+        max_attempts: int | None = None,
+        retry: str | None = None,
+        flow_id: str | UUID | None = None,
+    ) -> None:
+        self._graph = Graph(name, max_attempts, retry, flow_id, self._new_node)
+        super().__init__(client, self._graph.id)
+        self.name = self._graph.name
+        self._lists = self._graph.lists
+        #: False when the flow was there before, by its `flow_id`.
+        self.created = False
+
+    def _new_node(self, graph: Graph, name: str) -> Node:
+        node = Node(graph, name)
+        node._flow = self
+        return node
+
+    async def _ask(self, steps: Steps) -> Any:
+        self._graph.must_be_stored()
+        return await super()._ask(steps)
+
+    def add(self, what: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """A node for what `aio.enqueue` takes, such as the name of a task that this program does not have."""
+        return self._graph.add_any(what, args, kwargs)
+
+    @property
+    def nodes(self) -> dict[str, Node]:
+        """The nodes by their names, in the order of the calls."""
+        return dict(self._graph.nodes)  # type: ignore[arg-type]
+
+    async def __aenter__(self) -> Flow:
+        self._graph.open()
+        return self
+
+    async def __aexit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        text = self._graph.close(error)
+        if text is not None:
+            answer = await self._client.walk(_steps.submit(text, self.id))
+            self.created = bool(answer["created"])
+            self._graph.stored(answer)
+
+    def __repr__(self) -> str:
+        return f"<rea flow {self.name} {self.id}>"
