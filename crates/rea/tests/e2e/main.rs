@@ -4,6 +4,7 @@
 mod bed;
 mod callbacks;
 mod commands;
+mod concurrency;
 mod crash;
 mod disk;
 mod first_process;
