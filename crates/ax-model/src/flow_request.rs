@@ -279,6 +279,9 @@ impl FlowRequest {
                 jobs.push(job);
             }
         }
+        if jobs.is_empty() {
+            return wrong(None, "nodes", "make no jobs: every map is over an empty list");
+        }
         if edges > limits.edges {
             let problem = format!(
                 "has {edges} edges, the limit is {}; put a job between many and many: each waits for one then",

@@ -81,6 +81,7 @@ fn a_map_over_a_result_is_a_node_that_makes_the_jobs_later() {
         job: JobRequest {
             timeout_ms: Some(None),
             tags: vec!["t".to_owned()],
+            concurrency_key: Some("site".to_owned()),
             ..JobRequest::new("m:page", r#"[{"$item":true}]"#)
         },
         ..node("page", "", &[])
@@ -100,6 +101,7 @@ fn a_map_over_a_result_is_a_node_that_makes_the_jobs_later() {
     let request = template.request(map.spec.id, flow.id, flow.id, 1, items[1].get(), NOW).unwrap();
     assert_eq!((request.task.as_str(), request.args.as_str()), ("m:page", "[2]"));
     assert_eq!((request.timeout_ms, request.tags.clone()), (Some(None), vec!["t".to_owned()]));
+    assert_eq!(request.concurrency_key.as_deref(), Some("site"));
     let place = Place { flow: flow.id, node: "page[1]".to_owned(), made_by: Some((map.spec.id, 1)) };
     assert_eq!(request.place, Some(place));
     let again = template.request(map.spec.id, flow.id, flow.id, 1, "2", NOW).unwrap();
@@ -110,6 +112,10 @@ fn a_map_over_a_result_is_a_node_that_makes_the_jobs_later() {
 #[test]
 fn c036_refusals_name_the_node_and_the_path() {
     use EdgeKind::{Failure, Success};
+    let empty = NodeRequest { map: Some(MapOver::Items(vec![])), ..node("a", "[]", &[]) };
+    assert_eq!(problem(vec![empty.clone()]), "nodes: make no jobs: every map is over an empty list");
+    let join = node("join", r#"[{"$result":"a"}]"#, &[]);
+    assert_eq!(build(vec![empty, join]).unwrap().1[0].spec.args, "[[]]");
     for (nodes, text) in [
         (vec![], "nodes: must not be empty"),
         (vec![node("a", "", &[("a", Success)])], "wait for each other: a → a"),

@@ -11,7 +11,9 @@ use ax_model::store::{
     Applied, AtRest, Counts, Cursor, Enqueued, Filter, HistoryEntry, LaneStats, Matching, Page, Queue, QueueChange,
     StoreError, Target,
 };
-use ax_model::{Edge, EdgeKind, Event, Job, JobId, JobRequest, Life, NewJob, Refusal, State, TaskSpec, Timestamp};
+use ax_model::{
+    Edge, EdgeKind, Event, Invalid, Job, JobId, JobRequest, Life, NewJob, Refusal, State, TaskSpec, Timestamp,
+};
 
 use crate::enqueue_error::EnqueueError;
 use crate::journal::{Action, Who};
@@ -64,13 +66,20 @@ impl Client {
             return Err(EnqueueError::TooMany { count: requests.len(), limit });
         }
         let tasks = self.catalogue_for(&requests).await?;
-        let mut jobs = Vec::with_capacity(requests.len());
+        let mut jobs: Vec<NewJob> = Vec::with_capacity(requests.len());
+        let mut edges = 0;
         for (index, mut request) in requests.into_iter().enumerate() {
             if index % RESOLVE_RUN == RESOLVE_RUN - 1 {
                 tokio::task::yield_now().await;
             }
             let follower = request.followed_by.take();
             jobs.push(self.resolve(index, request, &tasks)?);
+            edges += jobs[jobs.len() - 1].edges.len();
+            if edges > node.options.limits.edges {
+                let problem =
+                    format!("the request has more than {} edges; send it in parts", node.options.limits.edges);
+                return Err(EnqueueError::Invalid { index, invalid: Invalid { field: "depends_on", problem } });
+            }
             if let Some(follower) = follower {
                 let follower = self.follow(index, *follower, &jobs[jobs.len() - 1], &tasks)?;
                 jobs.push(follower);

@@ -13,5 +13,7 @@ pub mod schedule;
 pub mod schedule_request;
 pub mod time;
 pub mod toml;
+#[cfg(test)]
+mod toml_fuzz;
 pub mod why;
 pub mod why_schedule;

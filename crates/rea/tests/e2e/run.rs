@@ -409,3 +409,76 @@ fn the_example_works_through_its_files() {
         assert_eq!(result["sha256"], digest, "{row}");
     }
 }
+
+/// The chain of a flow: it notes 1, then `2` or dies, and what comes after a failure.
+fn chain(bed: &Bed, second: &Value) -> Value {
+    let log = bed.text("log");
+    json!({ "name": "chain", "nodes": [
+        { "name": "first", "task": "tasks:noted", "args": [log, 1] },
+        { "name": "second", "task": "tasks:noted", "args": second, "depends_on": ["first"] },
+        { "name": "sum", "task": "tasks:add", "args": [{ "$result": "first" }, { "$result": "second" }] },
+        { "name": "alert", "task": "tasks:noted", "args": [log, 9], "depends_on": [{ "node": "second", "on": "failure" }] },
+    ] })
+}
+
+#[test]
+fn flows_are_lines_of_a_batch_with_a_row_for_each_node_and_one_for_the_whole() {
+    let bed = Bed::new();
+    let good = chain(&bed, &json!([bed.text("log"), 2]));
+    // Writing to a directory fails.
+    let bad = chain(&bed, &json!([bed.text("."), 2]));
+    let jobs = [json!({ "flow": good }), json!({ "task": "tasks:add", "args": [1, 2] }), json!({ "flow": bad })];
+    batch(&bed, "mixed.jsonl", jobs);
+    let words = ["mixed.jsonl", "tasks.py", "--output", "out.jsonl"];
+    let said = run_on(&bed, &words);
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    assert!(said.err.contains("3 of 3 lines") && said.err.contains("2 success, 1 dead"), "{}", said.err);
+    let text = std::fs::read_to_string(bed.path("out.jsonl")).unwrap();
+    let all: Vec<Value> = text.lines().map(|row| serde_json::from_str(row).unwrap()).collect();
+    let of = |line: u64| all.iter().filter(move |row| row["line"] == line).collect::<Vec<_>>();
+    let brief = |row: &Value| {
+        format!("{} {} {}", row["node"].as_str().unwrap_or("-"), row["state"].as_str().unwrap(), row["result"])
+    };
+    let first: Vec<String> = of(1).into_iter().map(brief).collect();
+    assert_eq!(first, ["first success 1", "second success 2", "sum success 3", "alert skipped null", "- success null"]);
+    assert_eq!(of(2).len(), 1);
+    let third: Vec<String> = of(3).into_iter().map(brief).collect();
+    assert_eq!(third, ["first success 1", "second dead null", "sum skipped null", "alert success 9", "- dead null"]);
+    let flow = of(3)[4]["flow_id"].as_str().unwrap();
+    assert!(of(3)[2]["error"]["message"].as_str().unwrap().starts_with("upstream second is dead"), "{}", of(3)[2]);
+
+    // What has ended is not run again; nothing is missing in the file, so nothing is added.
+    let runs = bed.lines("log").len();
+    let again = run_on(&bed, &words);
+    assert_eq!((again.code, bed.lines("log").len()), (Some(1), runs), "{}", again.err);
+    assert_eq!(std::fs::read_to_string(bed.path("out.jsonl")).unwrap(), text);
+    // To stdout the rows come again, of the same flow; with --retry, of a new run of it.
+    let printed = run_on(&bed, &["mixed.jsonl", "tasks.py"]);
+    assert!(printed.out.contains(flow) && bed.lines("log").len() == runs, "{}", printed.out);
+    let retried = run_on(&bed, &["mixed.jsonl", "tasks.py", "--retry"]);
+    assert!(retried.code == Some(1) && !retried.out.contains(flow), "{}", retried.out);
+    assert_eq!(bed.lines("log").len(), runs + 1, "the branch on failure ran once more");
+    let sound = bed.rea(&["db", "check"]);
+    assert_eq!(sound.code, Some(0), "{} {}", sound.out, sound.err);
+}
+
+#[test]
+fn a_flow_file_is_a_batch_that_is_resumed_by_its_content() {
+    let bed = Bed::new();
+    let log = bed.text("log");
+    let flow = format!(
+        "name = \"f\"\n[nodes.a]\ntask = \"tasks:noted\"\nargs = [\"{log}\", 1]\n[nodes.b]\ntask = \"tasks:add\"\n\
+         args = [{{ \"$result\" = \"a\" }}, 2]\n"
+    );
+    std::fs::write(bed.path("f.toml"), flow).unwrap();
+    for _ in 0..2 {
+        let said = run_on(&bed, &["f.toml", "tasks.py"]);
+        assert_eq!(said.code, Some(0), "{}", said.err);
+        let lines: Vec<Value> = said.out.lines().map(|row| serde_json::from_str(row).unwrap()).collect();
+        assert_eq!((lines.len(), &lines[1]["result"]), (3, &json!(3)), "{}", said.out);
+        assert_eq!(bed.lines("log").len(), 1, "what has ended is not run again");
+    }
+    std::fs::write(bed.path("bad.toml"), "name = \"f\"\n[nodes.a]\ntask = \"tasks:ad\"\n").unwrap();
+    let said = run_on(&bed, &["bad.toml", "tasks.py"]);
+    assert!(said.code == Some(4) && said.err.contains("did you mean \"tasks:add\""), "{}", said.err);
+}

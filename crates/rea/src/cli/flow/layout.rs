@@ -10,7 +10,7 @@ pub(super) struct Spot {
     pub(super) x: f64,
     /// The middle.
     pub(super) y: f64,
-    /// How wide it is; 0 = an edge passes.
+    /// How wide it is. An edge passes on a straight line.
     pub(super) width: f64,
 }
 
@@ -113,6 +113,7 @@ impl Layout {
                 self.spots[*spot] = Spot { x, y: y + height(spot) / 2.0, width };
                 y += height(spot) + GAP_Y;
             }
+            spots.iter().filter(|spot| **spot >= shapes).for_each(|spot| self.spots[*spot].width = widest);
             x += widest + GAP_X;
         }
         (self.width, self.height) = ((x - GAP_X).max(0.0) + MARGIN, highest - GAP_Y + 2.0 * MARGIN);

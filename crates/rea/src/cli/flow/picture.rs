@@ -108,7 +108,7 @@ fn edge(out: &mut String, spots: &[Spot], on: &str) {
         _ => "stroke=\"#5f6b7a\"",
     };
     let mut path = String::new();
-    for step in spots.windows(2) {
+    for (n, step) in spots.windows(2).enumerate() {
         let (from, to) = (step[0], step[1]);
         let begin = from.x + from.width;
         if path.is_empty() {
@@ -117,6 +117,9 @@ fn edge(out: &mut String, spots: &[Spot], on: &str) {
         let bend = (to.x - begin) / 2.0;
         let _ =
             write!(path, " C{:.0} {:.0} {:.0} {:.0} {:.0} {:.0}", begin + bend, from.y, to.x - bend, to.y, to.x, to.y);
+        if n + 2 < spots.len() {
+            let _ = write!(path, " H{:.0}", to.x + to.width);
+        }
     }
     let _ =
         writeln!(out, "<path d=\"{path}\" fill=\"none\" {line} marker-end=\"url(#end)\"><title>on {on}</title></path>");

@@ -43,6 +43,11 @@ impl Batch {
         self.0
     }
 
+    /// The id of the flow that a line asks for.
+    pub(super) fn flow(&self, line: u64) -> JobId {
+        Batch::of(&["flow", &line.to_string()], &self.0.0).0
+    }
+
     /// The idempotency key of a line.
     pub(super) fn key(&self, line: u64) -> String {
         format!("run:{}:{line}", self.0)

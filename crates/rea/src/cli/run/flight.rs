@@ -33,6 +33,8 @@ const WAIT_FOR_LINES: Duration = Duration::from_millis(100);
 /// Looking for the end of a job costs the server about this much: questions are spaced so that they take a small part of it.
 const PAUSE_PER_JOB: Duration = Duration::from_micros(25);
 const PAUSE: Duration = Duration::from_millis(2);
+/// Most flows that are looked at in one round.
+const LOOK_MAX: usize = 64;
 /// After so long without an end it is told what the oldest line waits for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -67,6 +69,10 @@ pub(super) struct Flight {
     unsent: VecDeque<Line>,
     /// Lines that are stored and have no row, in input order.
     waiting: BTreeMap<u64, JobId>,
+    /// The same of lines that are flows.
+    pub(super) flows: BTreeMap<u64, JobId>,
+    /// When these were last looked at, and from which line on the next look goes.
+    pub(super) looked: (Instant, u64),
     /// The lines of each of those jobs: several, where lines share a key of their own.
     lines: HashMap<JobId, Vec<u64>>,
     /// What this run has made under keys of the lines' own: a later line with that key is not one of an earlier run.
@@ -114,20 +120,20 @@ impl From<io::Error> for Halt {
 
 /// Jobs that have come to rest, as the API tells them.
 #[derive(Deserialize)]
-struct Ends<'a> {
+pub(super) struct Ends<'a> {
     #[serde(borrow)]
-    jobs: Vec<Ended<'a>>,
+    pub(super) jobs: Vec<Ended<'a>>,
     missing: Vec<JobId>,
 }
 
 #[derive(Deserialize)]
-struct Ended<'a> {
-    task_id: JobId,
-    state: &'a str,
+pub(super) struct Ended<'a> {
+    pub(super) task_id: JobId,
+    pub(super) state: &'a str,
     #[serde(borrow)]
-    result: Option<&'a RawValue>,
+    pub(super) result: Option<&'a RawValue>,
     #[serde(borrow)]
-    last_error: Option<&'a RawValue>,
+    pub(super) last_error: Option<&'a RawValue>,
     finished_at: Option<&'a str>,
 }
 
@@ -151,7 +157,7 @@ impl Flight {
         progress: Progress,
         tally: Tally,
     ) -> Flight {
-        let (unsent, waiting, lines, made) = Default::default();
+        let (unsent, waiting, flows, lines, made) = Default::default();
         let (send_max, last_end, told_gate) = (ASK_MAX, Instant::now(), String::new());
         Flight {
             plan,
@@ -162,6 +168,8 @@ impl Flight {
             tally,
             unsent,
             waiting,
+            flows,
+            looked: (Instant::now(), 0),
             lines,
             made,
             send_max,
@@ -186,7 +194,7 @@ impl Flight {
         let mut more = true;
         loop {
             match self.turn(input, &mut more).await {
-                Ok(()) if self.waiting.is_empty() && self.unsent.is_empty() && !more => return Halt::End(End::All),
+                Ok(()) if self.left() == 0 && self.unsent.is_empty() && !more => return Halt::End(End::All),
                 Ok(()) => {}
                 Err(halt) => return halt,
             }
@@ -196,14 +204,14 @@ impl Flight {
     /// One round: fill the window, ask, write, show, pause.
     async fn turn(&mut self, input: &mut Receiver<Piece>, more: &mut bool) -> Result<(), Halt> {
         let begun = Instant::now();
-        while self.waiting.len() < self.plan.window && (*more || !self.unsent.is_empty()) {
+        while self.left() < self.plan.window && (*more || !self.unsent.is_empty()) {
             if !self.unsent.is_empty() {
-                self.store(self.plan.window - self.waiting.len()).await?;
+                self.store(self.plan.window - self.left()).await?;
                 continue;
             }
             let piece = match input.try_recv() {
                 Ok(piece) => Some(piece),
-                Err(TryRecvError::Empty) if self.waiting.is_empty() => input.recv().await,
+                Err(TryRecvError::Empty) if self.left() == 0 => input.recv().await,
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => None,
             };
@@ -218,9 +226,14 @@ impl Flight {
             }
         }
         let failed = self.tally.failed();
+        let room = *more && self.left() < self.plan.window;
+        let wait = if room { WAIT_FOR_LINES } else { WAIT };
         if !self.waiting.is_empty() {
-            let room = *more && self.waiting.len() < self.plan.window;
-            self.ask(if room { WAIT_FOR_LINES } else { WAIT }).await?;
+            self.ask(wait).await?;
+        }
+        if !self.flows.is_empty() {
+            let wait = if self.waiting.is_empty() { wait } else { Duration::ZERO };
+            self.ask_flows(wait, LOOK_MAX).await?;
         }
         self.flush()?;
         self.progress.show(&self.tally);
@@ -253,6 +266,11 @@ impl Flight {
             }
             self.rows.expect(line.number);
             match self.plan.form.read(line.text.as_deref()).and_then(|order| self.offered(order)) {
+                Ok(order) if order.is_flow => {
+                    self.send(&mut orders).await?;
+                    bytes = 0;
+                    self.send_flow(line.number, &order).await?;
+                }
                 Ok(order) => {
                     bytes += order.len();
                     orders.push((line.number, order));
@@ -273,9 +291,9 @@ impl Flight {
     }
 
     fn offered(&self, order: Order) -> Result<Order, Bad> {
-        match self.plan.offers.contains(&order.task) {
-            true => Ok(order),
-            false => Err(Bad::new("unknown_task", format!("no worker offers the task \"{}\"", order.task))),
+        match order.tasks.iter().find(|task| !self.plan.offers.contains(*task)) {
+            None => Ok(order),
+            Some(task) => Err(Bad::new("unknown_task", format!("no worker offers the task \"{task}\""))),
         }
     }
 
@@ -324,7 +342,7 @@ impl Flight {
     }
 
     /// A line that can't be a job: a row, or the end.
-    fn refuse(&mut self, line: u64, bad: &Bad, exit: Exit) -> Result<(), Halt> {
+    pub(super) fn refuse(&mut self, line: u64, bad: &Bad, exit: Exit) -> Result<(), Halt> {
         if !self.plan.keep_going {
             let failure = Failure::new(exit, format!("line {line}: {}", bad.message));
             return Err(Halt::End(End::Refused(failure.hint("mend it, or --keep-going to run the others"))));
@@ -335,7 +353,7 @@ impl Flight {
         push_json(&mut error, &bad.message);
         error.push(b'}');
         let error = String::from_utf8_lossy(&error);
-        self.row(&Row { line, task_id: None, state: "refused", result: None, error: Some(&error) })?;
+        self.row(&Row { line, task_id: None, state: "refused", result: None, error: Some(&error), flow: None })?;
         if self.plan.fail_fast { Err(Halt::End(End::FailFast)) } else { Ok(()) }
     }
 
@@ -388,12 +406,12 @@ impl Flight {
         let text = id.to_string();
         for line in self.lines.remove(&id).unwrap_or_default() {
             self.waiting.remove(&line);
-            self.row(&Row { line, task_id: Some(&text), state, result, error })?;
+            self.row(&Row { line, task_id: Some(&text), state, result, error, flow: None })?;
         }
         Ok(())
     }
 
-    fn row(&mut self, row: &Row<'_>) -> io::Result<()> {
+    pub(super) fn row(&mut self, row: &Row<'_>) -> io::Result<()> {
         self.tally.count(row.state);
         self.rows.write(row)
     }
@@ -425,6 +443,7 @@ impl Flight {
     /// Writes the rows of all that has ended meanwhile.
     pub(super) async fn sweep(&mut self) -> Result<(), Halt> {
         while !self.waiting.is_empty() && self.ask(Duration::ZERO).await? {}
+        self.ask_flows(Duration::ZERO, usize::MAX).await?;
         self.rows.flush_all()?;
         Ok(())
     }
@@ -439,22 +458,33 @@ impl Flight {
             // Refused when it has ended just now.
             let _ = self.road.try_post(&format!("/jobs/{id}/cancel"), Vec::new(), Duration::ZERO).await?;
         }
-        while !self.waiting.is_empty() && begun.elapsed() < limit {
-            self.ask(WAIT).await?;
+        for id in self.flows.values().copied().collect::<Vec<_>>() {
+            let _ = self.road.try_post(&format!("/flows/{id}/cancel"), Vec::new(), Duration::ZERO).await?;
+        }
+        while self.left() > 0 && begun.elapsed() < limit {
+            if !self.waiting.is_empty() {
+                self.ask(WAIT).await?;
+            }
+            self.ask_flows(WAIT, usize::MAX).await?;
             tokio::time::sleep(PAUSE).await;
         }
         self.rows.flush_all()?;
         Ok(())
     }
 
+    /// No line that is a single job is stored and has no row.
+    pub(super) fn waiting_is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// Stored lines without a row.
     pub(super) fn left(&self) -> usize {
-        self.waiting.len()
+        self.waiting.len() + self.flows.len()
     }
 }
 
 /// What the API said of one job of many.
-fn bad_of(problem: &Value, index: usize) -> Bad {
+pub(super) fn bad_of(problem: &Value, index: usize) -> Bad {
     let detail = problem["detail"].as_str().unwrap_or("it was refused");
     let detail = detail.strip_prefix(&format!("job {index}: ")).unwrap_or(detail);
     Bad::new(problem["code"].as_str().unwrap_or("refused"), detail)
@@ -464,6 +494,6 @@ fn unreadable(error: &io::Error) -> Failure {
     Failure::new(Exit::Usage, format!("can't read the batch: {error}"))
 }
 
-fn no_answer(error: &serde_json::Error) -> Failure {
+pub(super) fn no_answer(error: &serde_json::Error) -> Failure {
     Failure::new(Exit::Unreachable, format!("the answer is not what a rea server sends: {error}"))
 }

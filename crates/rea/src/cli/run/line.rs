@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use ax::model::limits::Limits;
 use ax::model::{Chance, Defaults, TaskSpec, Timestamp};
+use ax::{EnqueueError, SubmitError};
 use serde_json::value::RawValue;
 
 use super::batch::Batch;
 use crate::error::Problem;
 use crate::logs::push_json;
-use crate::wire::request;
+use crate::wire::{flow, request};
 
 /// How lines are written.
 #[derive(Clone, Debug)]
@@ -21,14 +22,17 @@ pub(super) struct Form {
     pub(super) defaults: Defaults,
 }
 
-/// A line that can be a job.
+/// A line that can be a job, or a flow.
 #[derive(Debug)]
 pub(super) struct Order {
-    pub(super) task: String,
+    /// The tasks that it asks for.
+    pub(super) tasks: Vec<String>,
     /// The fields of the request, without the braces.
     fields: Vec<u8>,
+    /// It has a key of its own; of a flow, an id.
     pub(super) has_key: bool,
     has_root: bool,
+    pub(super) is_flow: bool,
 }
 
 /// Why a line can't be a job: a code that stays, and words.
@@ -62,6 +66,11 @@ impl Form {
 
     /// A line that is a whole request.
     fn whole(&self, text: &[u8]) -> Result<Order, Bad> {
+        if let [(field, flow)] = request::split(text, request::FIELDS.len())?.as_slice()
+            && field == "flow"
+        {
+            return self.flow(flow.get().as_bytes());
+        }
         let job = request::parse(text)?.job;
         let (task, has_key, has_root) = (job.task.clone(), job.key.is_some(), job.root_id.is_some());
         if job.if_exists != ax::model::new_job::IfExists::Keep {
@@ -79,7 +88,27 @@ impl Form {
         for (name, value) in given.iter().filter(|(name, value)| name == "timeout" || value.get() != "null") {
             push_field(&mut fields, name, value.get());
         }
-        Ok(Order { task, fields, has_key, has_root })
+        Ok(Order { tasks: vec![task], fields, has_key, has_root, is_flow: false })
+    }
+
+    /// A line `{"flow": …}`: a whole flow.
+    fn flow(&self, text: &[u8]) -> Result<Order, Bad> {
+        let flow = flow::parse(text, &self.limits)?;
+        let tasks = flow.nodes.iter().map(|node| node.job.task.clone()).collect();
+        let (has_key, has_root) = (flow.id.is_some(), flow.root_id.is_some());
+        let now = Timestamp(jiff::Timestamp::now().as_microsecond());
+        let resolve = |job: ax::JobRequest, chance: &mut Chance| {
+            let resolved = job.resolve_with(&TaskSpec::default(), &self.defaults, &self.limits, now, chance);
+            resolved.map_err(|invalid| EnqueueError::Invalid { index: 0, invalid })
+        };
+        let built = flow.build(&self.limits, now, &mut Chance::new(0), resolve);
+        built.map_err(|error| Problem::of_flow(SubmitError::Flow(error)))?;
+        let mut fields = Vec::with_capacity(text.len() + 160);
+        let given = request::split(text, flow::FIELDS.len())?;
+        for (name, value) in given.iter().filter(|(_, value)| value.get() != "null") {
+            push_field(&mut fields, name, value.get());
+        }
+        Ok(Order { tasks, fields, has_key, has_root, is_flow: true })
     }
 
     /// A line that is an array of arguments, or one argument.
@@ -93,7 +122,7 @@ impl Form {
         push_field(&mut fields, "task", &String::from_utf8_lossy(&name));
         push_field(&mut fields, "args", &args);
         self.check(ax::JobRequest::new(task, args))?;
-        Ok(Order { task: task.to_owned(), fields, has_key: false, has_root: false })
+        Ok(Order { tasks: vec![task.to_owned()], fields, has_key: false, has_root: false, is_flow: false })
     }
 
     /// What the engine would refuse is refused here, before anything is stored.
@@ -118,7 +147,9 @@ impl Order {
     pub(super) fn push_request(&self, out: &mut Vec<u8>, batch: &Batch, number: u64, remember: Duration) {
         out.push(b'{');
         out.extend_from_slice(&self.fields);
-        if !self.has_key {
+        if self.is_flow && !self.has_key {
+            out.extend_from_slice(format!(",\"flow_id\":\"{}\"", batch.flow(number)).as_bytes());
+        } else if !self.has_key {
             let more = format!(",\"key\":\"{}\",\"unique_for\":{}", batch.key(number), remember.as_secs_f64());
             out.extend_from_slice(more.as_bytes());
         }
@@ -163,6 +194,31 @@ mod tests {
         let sent = request(&form(None), own).unwrap();
         assert!(sent["key"] == "k" && sent.get("unique_for").is_none(), "{sent}");
         assert_eq!(sent["root_id"], "0193793e-7f00-7000-8000-000000000001");
+    }
+
+    #[test]
+    fn a_flow_gets_an_id_of_its_batch_and_line_and_is_checked_as_a_whole() {
+        let line =
+            r#"{"flow": {"name": "f", "nodes": {"a": {"task": "m:f"}, "b": {"task": "m:g", "depends_on": ["a"]}}}}"#;
+        let order = form(None).read(Some(line.as_bytes())).unwrap();
+        assert_eq!((order.tasks.as_slice(), order.is_flow), (["m:f".to_owned(), "m:g".to_owned()].as_slice(), true));
+        let mut out = vec![];
+        order.push_request(&mut out, &Batch::named("x"), 7, Duration::from_secs(60));
+        let sent = flow::parse(&out, &Limits::default()).unwrap();
+        assert_eq!((sent.id, sent.root_id), (Some(Batch::named("x").flow(7)), Some(Batch::named("x").id())));
+        for (line, code, part) in [
+            (
+                r#"{"flow": {"name": "f", "nodes": {"a": {"task": "m:f", "priority": 11}}}}"#,
+                "invalid_field",
+                "node \"a\": priority: is 11",
+            ),
+            (r#"{"flow": {"name": "f", "nodes": {"a": {"task": "m:f", "depends_on": ["a"]}}}}"#, "cycle", "a → a"),
+            (r#"{"flow": {"name": "f", "nodes": []}}"#, "invalid_field", "nodes"),
+            (r#"{"flow": [], "task": "m:f"}"#, "unknown_field", "flow"),
+        ] {
+            let bad = form(None).read(Some(line.as_bytes())).unwrap_err();
+            assert!(bad.code == code && bad.message.contains(part), "{line}: {bad:?}");
+        }
     }
 
     #[test]

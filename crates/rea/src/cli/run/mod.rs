@@ -3,6 +3,8 @@
 
 mod batch;
 mod flight;
+mod flow_file;
+mod flows;
 mod input;
 mod line;
 mod output;
@@ -44,9 +46,11 @@ const EXAMPLES: &str = "Examples:
       a line is the arguments: [\"a.png\", 200], or a single one: \"a.png\"
   rea run jobs.jsonl tasks.py --output results.jsonl
       after a crash or Ctrl-C the same command goes on, and adds what is missing
+  rea run nightly.toml tasks.py
+      a single flow, .toml or .json; as a line of a batch: {\"flow\": {\"name\": …, \"nodes\": …}}
   find . -name '*.png' | jq -R . | rea run - tasks.py --task tasks:thumb --name thumbs
 
-Each line gives one row when it ends: {\"line\": 1, \"task_id\": \"…\", \"state\": \"success\", \"result\": …},
+A flow gives a row for each node, then one for the whole. Each other line gives one row when it ends: {\"line\": 1, \"task_id\": \"…\", \"state\": \"success\", \"result\": …},
 or \"error\" in place of \"result\". The same content (or --name) is the same batch: what has ended
 is not run again, only its row is written again. To run a file once more, give the run a --name.
 Ctrl-C: running jobs may finish for --grace; a second one ends them at once.";
@@ -61,8 +65,8 @@ const CANCEL_PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Run {
-    /// The batch, a job a line; - reads a pipe and begins before its end
-    #[arg(value_name = "FILE.jsonl")]
+    /// The batch, a job or a flow a line, or a flow (.toml, .json); - reads a pipe and begins before its end
+    #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Each line is the arguments of a job of this task: an array, or one value
     #[arg(long, value_name = "TASK")]
@@ -169,6 +173,7 @@ impl Run {
         let named = self.name.as_deref().map(Batch::named);
         let file = match self.file.as_os_str() == "-" {
             true => None,
+            false if flow_file::is_one(&self.file) => Some(flow_file::as_batch(&self.file)?),
             false => Some(File::open(&self.file).map_err(|e| {
                 let message = format!("can't read {}: {e}", self.file.display());
                 Failure::new(Exit::Usage, message).hint("name a file with a job a line, or - for a pipe")

@@ -1,6 +1,7 @@
 //! The file of `--output`: the run owns it. What is in it is not written again, a last line that was torn by a crash is cut
 //! off, and what is no row of a run is never touched.
 
+use std::borrow::Cow;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -46,6 +47,9 @@ struct Known<'a> {
     line: u64,
     task_id: Option<&'a str>,
     state: &'a str,
+    /// It is of a node: the row of its flow stands behind those of all nodes.
+    #[serde(borrow)]
+    node: Option<Cow<'a, str>>,
 }
 
 /// No line of a result is longer: a result of the largest size, an id, and words.
@@ -100,14 +104,19 @@ fn stays(row: &Known<'_>, retry: bool) -> bool {
 
 fn read(file: &File, path: &Path, retry: bool) -> Result<Found, Failure> {
     let mut found = Found { written: Written::default(), job: None, whole: 0, dropped: 0, retry };
-    let mut number = 0;
+    let (mut number, mut nodes) = (0, 0);
     each_row(file, |text| {
         number += 1;
         let row: Known<'_> = serde_json::from_slice(text).map_err(|_| foreign(path, number))?;
-        found.whole += text.len() as u64;
+        nodes += text.len() as u64;
         if found.job.is_none() && row.state != "missing" {
             found.job = row.task_id.map(str::to_owned);
         }
+        // Rows of nodes without that of their flow are torn.
+        if row.node.is_some() {
+            return Ok(());
+        }
+        found.whole += std::mem::take(&mut nodes);
         if !stays(&row, retry) {
             found.dropped += 1;
             return Ok(());
@@ -160,13 +169,19 @@ fn rewrite(file: &File, path: &Path, retry: bool) -> io::Result<File> {
     new.set_len(0)?;
     let mut out = BufWriter::new(&new);
     let mut failed = None;
+    let mut rows = Vec::new();
     let copied = each_row(file, |text| {
-        let row: Result<Known<'_>, _> = serde_json::from_slice(text);
-        if row.is_ok_and(|row| stays(&row, retry))
-            && let Err(error) = out.write_all(text)
+        rows.extend_from_slice(text);
+        let Ok(row) = serde_json::from_slice::<Known<'_>>(text) else { return Ok(()) };
+        if row.node.is_some() {
+            return Ok(());
+        }
+        if stays(&row, retry)
+            && let Err(error) = out.write_all(&rows)
         {
             failed = Some(error);
         }
+        rows.clear();
         Ok(())
     });
     if let Some(error) = failed {
@@ -261,6 +276,24 @@ mod tests {
         let (text, written) = opened(ROWS, true);
         assert_eq!(text, format!("{}\n+\n", lines[0]));
         assert_eq!(written.unwrap().tally.words(), "1 success");
+    }
+
+    #[test]
+    fn rows_of_nodes_go_and_stay_with_that_of_their_flow() {
+        let node = "{\"line\":2,\"node\":\"a\\\"b\",\"task_id\":\"c\",\"state\":\"success\",\"result\":1}\n";
+        let flow = "{\"line\":2,\"flow_id\":\"f\",\"state\":\"dead\",\"error\":null}\n";
+        let first = format!("{}\n", ROWS.lines().next().unwrap());
+        let (text, written) = opened(&format!("{first}{node}{node}{flow}{}", &flow.replace('2', "3")[..20]), false);
+        assert_eq!(text, format!("{first}{node}{node}{flow}+\n"));
+        assert_eq!(written.unwrap().tally.words(), "1 success, 1 dead");
+        let (text, written) = opened(&format!("{first}{node}{node}"), false);
+        assert_eq!(
+            (text, written.unwrap().lines.contains(2)),
+            (format!("{first}+\n"), false),
+            "torn before its flow's row"
+        );
+        let (text, _) = opened(&format!("{node}{flow}{first}"), true);
+        assert_eq!(text, format!("{first}+\n"));
     }
 
     #[test]

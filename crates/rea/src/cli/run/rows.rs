@@ -20,18 +20,45 @@ pub(super) struct Row<'a> {
     pub(super) result: Option<&'a RawValue>,
     /// JSON.
     pub(super) error: Option<&'a str>,
+    /// Of a flow: its id, and the rows of its nodes, which stand before its own.
+    pub(super) flow: Option<(&'a str, &'a [u8])>,
 }
 
 impl Row<'_> {
     fn push(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(format!("{{\"line\":{},\"task_id\":", self.line).as_bytes());
-        match self.task_id {
+        let (name, id) = match self.flow {
+            Some((id, nodes)) => {
+                out.extend_from_slice(nodes);
+                ("flow_id", Some(id))
+            }
+            None => ("task_id", self.task_id),
+        };
+        out.extend_from_slice(format!("{{\"line\":{},\"{name}\":", self.line).as_bytes());
+        match id {
             Some(id) => push_json(out, id),
             None => out.extend_from_slice(b"null"),
         }
+        self.push_end(out);
+    }
+
+    /// Appends the row of a node.
+    pub(super) fn push_node(&self, node: &str, out: &mut Vec<u8>) {
+        out.extend_from_slice(format!("{{\"line\":{},\"node\":", self.line).as_bytes());
+        push_json(out, node);
+        out.extend_from_slice(b",\"task_id\":");
+        push_json(out, self.task_id.unwrap_or_default());
+        self.push_end(out);
+    }
+
+    fn push_end(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b",\"state\":");
         push_json(out, self.state);
         let (name, value) = match self.state {
+            // Its nodes tell.
+            _ if self.flow.is_some() => {
+                out.extend_from_slice(b"}\n");
+                return;
+            }
             "success" => (b",\"result\":".as_slice(), self.result.map_or("null", RawValue::get)),
             _ => (b",\"error\":".as_slice(), self.error.unwrap_or("null")),
         };
@@ -138,7 +165,7 @@ mod tests {
     }
 
     fn row(line: u64) -> Row<'static> {
-        Row { line, task_id: Some("id"), state: "success", result: None, error: None }
+        Row { line, task_id: Some("id"), state: "success", result: None, error: None, flow: None }
     }
 
     #[test]
@@ -148,12 +175,17 @@ mod tests {
         Row { result: Some(&result), ..row(3) }.push(&mut out);
         Row { state: "dead", error: Some("{\"type\":\"E\"}"), ..row(4) }.push(&mut out);
         Row { state: "refused", task_id: None, ..row(5) }.push(&mut out);
+        let mut nodes = vec![];
+        row(6).push_node("a\"b", &mut nodes);
+        Row { flow: Some(("f", &nodes)), ..row(6) }.push(&mut out);
         let text = String::from_utf8(out).unwrap();
         assert_eq!(
             text,
             "{\"line\":3,\"task_id\":\"id\",\"state\":\"success\",\"result\":{\"a\":  12345678901234567890123}}\n\
              {\"line\":4,\"task_id\":\"id\",\"state\":\"dead\",\"error\":{\"type\":\"E\"}}\n\
-             {\"line\":5,\"task_id\":null,\"state\":\"refused\",\"error\":null}\n"
+             {\"line\":5,\"task_id\":null,\"state\":\"refused\",\"error\":null}\n\
+             {\"line\":6,\"node\":\"a\\\"b\",\"task_id\":\"id\",\"state\":\"success\",\"result\":null}\n\
+             {\"line\":6,\"flow_id\":\"f\",\"state\":\"success\"}\n"
         );
     }
 

@@ -32,7 +32,9 @@ impl Survey {
             survey.lines += 1;
             match form.read(line.text.as_deref()) {
                 Ok(order) => {
-                    survey.tasks.entry(order.task).or_insert(line.number);
+                    for task in order.tasks {
+                        survey.tasks.entry(task).or_insert(line.number);
+                    }
                 }
                 Err(bad) => {
                     survey.bad_count += 1;
