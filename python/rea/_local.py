@@ -202,8 +202,10 @@ class InProcess:
         from .testing import MAX_ATTEMPTS, FakeJob
 
         task = registry[job.task]
-        args = _local_flows.filled(job.request["args"], lambda name: self._result(job, name))
-        kwargs = _local_flows.filled(job.request["kwargs"], lambda name: self._result(job, name))
+        args, kwargs = job.request["args"], job.request["kwargs"]
+        if job.edges:
+            args = _local_flows.filled(args, lambda name: self._result(job, name))
+            kwargs = _local_flows.filled(kwargs, lambda name: self._result(job, name))
         most = job.request.get("max_attempts") or task.defaults.get("max_attempts") or MAX_ATTEMPTS
         while True:
             job.attempt += 1

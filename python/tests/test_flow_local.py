@@ -59,6 +59,10 @@ class InProcess(unittest.TestCase):
         again = t.give.options(key="k").enqueue(1)
         self.assertEqual((again.task_id, again.created), (first.task_id, False))
 
+    def test_what_looks_like_a_place_is_data_where_nothing_is_waited_for(self):
+        data = {"$result": "x"}
+        self.assertEqual(t.give.enqueue(data).result(), data)
+
     def test_what_a_job_stores_runs_within_it(self):
         handle = t.open_a_flow.enqueue(3)
         flow_id, root_id = handle.result()

@@ -125,6 +125,8 @@ class Flows(OnServer):
         with self.assertRaises(Refused) as caught:
             flow.retry()
         self.assertEqual(caught.exception.code, "flow_ended")
+        everything = flow.retry(from_start=True)
+        self.assertNotEqual(everything.result(WAIT_S)["fail_first"][0], first.task_id)
 
     def test_a_flow_is_run_again_by_hand_from_its_start(self):
         with rea.flow("from start") as flow:
@@ -391,7 +393,16 @@ class SameInProcess(OnServer):
                 t.gather([t.fail_first(folder, 1), t.double.map(t.numbers(2))])
             return flow
 
-        return [branches, maps, retried, retried_map, retried_from_start]
+        def retried_by_hand(folder):
+            with rea.flow("by hand") as flow:
+                t.give([t.fail_first(folder, 2), t.numbers(2)])
+                t.double.map(t.numbers(3))
+            for from_start in (False, False, True):
+                flow.wait(WAIT_S)
+                flow.retry(from_start)
+            return flow
+
+        return [branches, maps, retried, retried_map, retried_from_start, retried_by_hand]
 
     def told(self, flow):
         state = flow.wait(WAIT_S)

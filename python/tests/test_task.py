@@ -108,6 +108,8 @@ class Decorated(unittest.TestCase):
         )
         self.assertEqual(full.retry_on, (OSError, KeyError))
         self.assertEqual(task(timeout=None, priority=1)(other).defaults, {"priority": 1, "timeout_ms": None})
+        limits = {"concurrency": 2, "rate": "3/15min", "concurrency_key": "account:{0}"}
+        self.assertEqual(task(**limits)(other).defaults, limits)
 
     def test_a_schedule_is_declared_with_the_task(self):
         def declared(**options):
@@ -191,6 +193,12 @@ class Refused(unittest.TestCase):
             ({"retry_on": "OSError"}, "exception classes"),
             ({"retry_on": (KeyboardInterrupt,)}, "exception classes"),
             ({"max_interruptions": -1}, "from 0"),
+            ({"concurrency": 0}, "from 1 to"),
+            ({"concurrency": 1_000_001}, "from 1 to"),
+            ({"rate": "10"}, "10/min"),
+            ({"rate": 10}, "10/min"),
+            ({"rate": "0/min"}, "10/min"),
+            ({"concurrency_key": ""}, "printable text"),
         ]
         for options, part in cases:
             with self.subTest(options), self.assertRaisesRegex(ValueError, part):

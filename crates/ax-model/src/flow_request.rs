@@ -18,6 +18,10 @@ use crate::time::Timestamp;
 
 /// The task of a map node, which every engine does itself: it makes one job for each item of a list.
 pub const MAP_TASK: &str = "rea.map";
+/// The task that submits the flow of a schedule, which every engine does itself as well.
+pub const FLOW_TASK: &str = "rea.flow";
+/// The tasks that every engine does itself.
+pub const OWN_TASKS: [&str; 2] = [MAP_TASK, FLOW_TASK];
 
 /// A flow as a caller asks for it.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -12,6 +12,7 @@ pub mod firing;
 pub mod flow;
 pub mod flow_request;
 pub mod flow_run;
+pub mod flow_template;
 pub mod gates;
 pub mod grid;
 pub mod ids;

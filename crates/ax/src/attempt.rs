@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ax_model::flow_request::MAP_TASK;
+use ax_model::flow_request::{FLOW_TASK, MAP_TASK};
 use ax_model::lifecycle::Failure;
 use ax_model::limits::Limits;
 use ax_model::new_job::{self, Shape};
@@ -13,6 +13,7 @@ use ax_model::{Cause, ErrorInfo, Event, Timestamp};
 use crate::board::{Live, Phase};
 use crate::caught::caught;
 use crate::client::Client;
+use crate::flow_task;
 use crate::health::Backoff;
 use crate::inputs::{self, Unfilled};
 use crate::journal::{Action, Step};
@@ -122,6 +123,7 @@ async fn prepared(node: &Arc<Node>, runner: &dyn Runner, mut job: Claimed, live:
     }
     match &*job.task {
         MAP_TASK => map::run(&Client::new(Arc::clone(node)), &job, live).await,
+        FLOW_TASK => flow_task::run(&Client::new(Arc::clone(node)), &job, live).await,
         _ => execute(node, runner, job, live).await,
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ax_model::flow_request::MAP_TASK;
+use ax_model::flow_request::OWN_TASKS;
 use ax_model::lifecycle::Fence;
 use ax_model::store::{AttemptRef, ClaimRequest, Claimed, Filter, StoreError, StoreErrorKind};
 use ax_model::{Event, Job, State, TaskSpec};
@@ -152,7 +152,7 @@ pub(crate) async fn find_orphans(node: &Node, is_lost: impl Fn(&Job) -> bool) ->
 /// What is claimed here: what the runner offers and nobody else runs, and the engine's own.
 fn names_of(node: &Node, specs: &[TaskSpec]) -> Arc<[String]> {
     let of_runner = specs.iter().filter(|task| !node.aside.runs(&task.name)).map(|task| task.name.clone());
-    of_runner.chain([MAP_TASK.to_owned()]).collect()
+    of_runner.chain(OWN_TASKS.map(str::to_owned)).collect()
 }
 
 /// Waits for room, then for jobs. Dropping the future withdraws the claim.

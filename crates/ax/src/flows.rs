@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use ax_model::flow::FlowRetry;
 use ax_model::flow_request::{FlowError, FlowRequest, MAP_TASK};
+use ax_model::job::Tick;
 use ax_model::store::{
-    Also, Applied, Cursor, Enqueued, Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal, StoreError, Upstream,
+    Also, Applied, Cursor, Enqueued, Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal, NewFlow, StoreError, Upstream,
 };
-use ax_model::{FlowState, JobId};
+use ax_model::{Chance, FlowState, JobId, NewJob, Timestamp};
 
 use crate::client::{Client, EnqueueLog, WAIT_READS_EVERY};
 use crate::enqueue_error::EnqueueError;
@@ -52,26 +53,63 @@ pub struct Submitted {
     pub created: bool,
 }
 
+/// What the jobs of a flow are made of.
+pub(crate) struct Roots {
+    /// When they are made.
+    pub(crate) now: Timestamp,
+    /// Where ids come from.
+    pub(crate) chance: Chance,
+    /// The tick of a schedule that they are of.
+    pub(crate) tick: Option<Tick>,
+}
+
 impl Client {
     /// Stores a flow and all its jobs, or nothing. The answer comes after they are on disk.
     ///
     /// # Errors
     /// The first thing that is wrong; nothing has been stored then.
     pub async fn submit_flow(&self, request: FlowRequest) -> Result<Submitted, SubmitError> {
+        let roots = self.roots();
+        self.submit_rooted(request, roots).await
+    }
+
+    fn roots(&self) -> Roots {
+        let chance = self.node.with_chance(|chance| Chance::new(chance.next_u64()));
+        Roots { now: self.node.store.now(), chance, tick: None }
+    }
+
+    /// The flow and its jobs as they would be stored.
+    pub(crate) async fn build_flow(
+        &self,
+        request: FlowRequest,
+        roots: Roots,
+    ) -> Result<(NewFlow, Vec<NewJob>), SubmitError> {
         let node = &self.node;
-        let refused = |error| SubmitError::Refused { node: None, error };
         let jobs: Vec<_> = request.nodes.iter().map(|node| node.job.clone()).collect();
-        let tasks = self.catalogue_for(&jobs).await.map_err(refused)?;
-        let (now, limits) = (node.store.now(), &node.options.limits);
-        let own = map::spec();
-        let mut chance = node.with_chance(|chance| ax_model::Chance::new(chance.next_u64()));
+        let tasks = self.catalogue_for(&jobs).await.map_err(|error| SubmitError::Refused { node: None, error })?;
+        let (limits, own) = (&node.options.limits, map::spec());
+        let Roots { now, mut chance, tick } = roots;
         let built = request.build(limits, now, &mut chance, |job, chance| match job.task == MAP_TASK {
             true => job
                 .resolve_with(&own, &node.options.defaults, limits, now, chance)
                 .map_err(|invalid| EnqueueError::Invalid { index: 0, invalid }),
             false => self.resolve(0, job, &tasks),
         });
-        let (flow, jobs) = built.map_err(SubmitError::Flow)?;
+        let (flow, mut jobs) = built.map_err(SubmitError::Flow)?;
+        jobs.iter_mut().for_each(|job| job.spec.tick.clone_from(&tick));
+        Ok((flow, jobs))
+    }
+
+    /// Whether the flow could be stored now, as far as it can be told without doing it.
+    pub(crate) async fn check_flow(&self, request: FlowRequest) -> Result<(), SubmitError> {
+        let roots = self.roots();
+        self.build_flow(request, roots).await.map(drop)
+    }
+
+    pub(crate) async fn submit_rooted(&self, request: FlowRequest, roots: Roots) -> Result<Submitted, SubmitError> {
+        let node = &self.node;
+        let refused = |error| SubmitError::Refused { node: None, error };
+        let (flow, jobs) = self.build_flow(request, roots).await?;
         let log = EnqueueLog::of(&jobs);
         let names: Vec<String> =
             jobs.iter().map(|job| job.place.as_ref().map_or_else(String::new, |place| place.node.clone())).collect();

@@ -27,6 +27,7 @@ mod dispatch;
 mod engine;
 mod enqueue_error;
 mod flow_builder;
+mod flow_task;
 mod flows;
 mod handlers;
 mod health;

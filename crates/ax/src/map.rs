@@ -67,8 +67,10 @@ async fn make(
 ) -> Result<(), Outcome> {
     let node = &client.node;
     let map = job.attempt.id;
-    let place = again(node, || node.store.get(map)).await?.and_then(|row| row.place);
-    let Some(place) = place else { return Err(fatal("NotInAFlow", "a map node is always in a flow")) };
+    let row = again(node, || node.store.get(map)).await?;
+    let Some((place, tick)) = row.and_then(|row| Some((row.place?, row.spec.tick))) else {
+        return Err(fatal("NotInAFlow", "a map node is always in a flow"));
+    };
     let mut requests = Vec::with_capacity(items.len());
     for (n, item) in items.iter().enumerate() {
         let index = u32::try_from(first + n).unwrap_or(u32::MAX);
@@ -78,7 +80,8 @@ async fn make(
     let tasks = again(node, || Box::pin(node.catalogue_read())).await?;
     let resolve = |(index, request)| client.resolve(index, request, &tasks);
     let jobs: Result<Vec<_>, EnqueueError> = requests.into_iter().enumerate().map(resolve).collect();
-    let jobs = jobs.map_err(|refusal| fatal("ItemRefused", refusal.to_string()))?;
+    let mut jobs = jobs.map_err(|refusal| fatal("ItemRefused", refusal.to_string()))?;
+    jobs.iter_mut().for_each(|job| job.spec.tick.clone_from(&tick));
     let log = EnqueueLog::of(&jobs);
     let stored = again(node, || node.store.enqueue(jobs.clone())).await?;
     match stored {

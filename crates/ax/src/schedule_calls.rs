@@ -5,12 +5,14 @@ use std::fmt;
 use ax_model::catalogue::nearest;
 use ax_model::cron::{Fire, Oddity, Rule};
 use ax_model::firing::{Firing, FiringKind, TickRun, ToldTick};
+use ax_model::flow_template::FlowTemplate;
 use ax_model::grid::Timing;
 use ax_model::schedule::{Schedule, ScheduleChange, ScheduleRefusal, ScheduleRequest};
 use ax_model::store::{DayTotals, StoreError};
 use ax_model::{Invalid, Timestamp};
 
 use crate::client::Client;
+use crate::flows::SubmitError;
 use crate::schedules::{self, job_of};
 
 /// Ticks that a forecast looks at.
@@ -21,7 +23,7 @@ const ODDITIES_MS: u64 = 366 * 86_400_000;
 const EDIT_TRIES: usize = 5;
 
 /// Why a schedule can't be made, changed or fired.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ScheduleError {
     /// A field is wrong.
     Invalid(Invalid),
@@ -32,6 +34,8 @@ pub enum ScheduleError {
         /// Names that were probably meant, best first.
         nearest: Vec<String>,
     },
+    /// Its flow can't be made.
+    Flow(Box<SubmitError>),
     /// The store says no.
     Refused(ScheduleRefusal),
     /// The store's own trouble.
@@ -59,6 +63,7 @@ impl fmt::Display for ScheduleError {
             ScheduleError::Refused(ScheduleRefusal::Exists) => f.write_str("there is a schedule of that name"),
             ScheduleError::Refused(ScheduleRefusal::Stale) => f.write_str("it was changed by another at the same time"),
             ScheduleError::Refused(ScheduleRefusal::TooMany) => f.write_str("there are too many schedules"),
+            ScheduleError::Flow(error) => error.fmt(f),
             ScheduleError::Store(error) => error.fmt(f),
         }
     }
@@ -197,6 +202,9 @@ impl Client {
     }
 
     async fn try_template(&self, template: &ax_model::schedule::Template) -> Result<(), ScheduleError> {
+        if let Some(flow) = FlowTemplate::of_job(&template.task, &template.args) {
+            self.check_flow(flow.request()).await.map_err(|error| ScheduleError::Flow(Box::new(error)))?;
+        }
         job_of(&self.node, template).await?.map(drop)
     }
 

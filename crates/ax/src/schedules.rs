@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ax_model::firing::{Firing, FiringKind, Ticked};
+use ax_model::flow_request::FLOW_TASK;
 use ax_model::schedule::{Changed, Declaration, DeclaredBy, Schedule, ScheduleChange, ScheduleRefusal, Template};
 use ax_model::store::StoreError;
 use ax_model::ticks::{TickOutcome, TickRecord};
-use ax_model::{NewJob, ScheduleSpec, State, TaskSpec, Timestamp};
+use ax_model::{JobRequest, NewJob, ScheduleSpec, State, TaskSpec, Timestamp};
 
 use crate::client::Client;
+use crate::flow_task;
 use crate::health::Backoff;
 use crate::journal::{Action, SkippedTicks, Step, Who};
 use crate::node::{Node, Stage};
@@ -76,6 +78,9 @@ async fn fire_due(node: &Arc<Node>) -> Result<Option<Timestamp>, StoreError> {
 /// The job that a tick asks for, under a name that is not its own yet; or why there is none.
 pub(crate) async fn job_of(node: &Node, template: &Template) -> Result<Result<NewJob, ScheduleError>, StoreError> {
     let request = template.request();
+    if request.task == FLOW_TASK {
+        return Ok(resolved(node, request, &flow_task::spec()));
+    }
     let mut tasks = node.catalogue();
     if !tasks.contains_key(&request.task) {
         tasks = node.catalogue_read().await?;
@@ -83,9 +88,13 @@ pub(crate) async fn job_of(node: &Node, template: &Template) -> Result<Result<Ne
     let Some(task) = tasks.get(&request.task) else {
         return Ok(Err(ScheduleError::unknown_task(&request.task, tasks.keys().map(String::as_str))));
     };
+    Ok(resolved(node, request, task))
+}
+
+fn resolved(node: &Node, request: JobRequest, task: &TaskSpec) -> Result<NewJob, ScheduleError> {
     let (now, options) = (node.store.now(), &node.options);
     let job = node.with_chance(|chance| request.resolve_with(task, &options.defaults, &options.limits, now, chance));
-    Ok(job.map_err(ScheduleError::Invalid))
+    job.map_err(ScheduleError::Invalid)
 }
 
 /// Logs and counts what came of a firing, and ends here what it cancelled.
@@ -188,8 +197,11 @@ pub(crate) async fn declare(node: &Node, changes: Vec<(String, ScheduleChange)>)
     let names: Vec<String> = changes.iter().map(|(name, _)| name.clone()).collect();
     for (name, answer) in names.iter().zip(change(node, changes).await?) {
         match answer {
-            Ok(changed) if !changed.unchanged => tracing::info!(schedule = name, "a declared schedule was taken in"),
-            Ok(_) => {}
+            Ok(changed) if changed.unchanged => {}
+            Ok(changed) if changed.schedule.as_ref().and_then(|s| s.pause.as_ref()).is_some_and(|p| p.withdrawn) => {
+                tracing::warn!(schedule = name, "a schedule is declared no more, and paused");
+            }
+            Ok(_) => tracing::info!(schedule = name, "a declared schedule was taken in"),
             Err(refusal) => tracing::error!(schedule = name, ?refusal, "a declared schedule was refused"),
         }
     }

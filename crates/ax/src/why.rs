@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ax_model::catalogue::nearest;
 use ax_model::firing::ToldTick;
-use ax_model::flow_request::MAP_TASK;
+use ax_model::flow_request::OWN_TASKS;
 use ax_model::gates::{Asker, JobWhy, QueueWhy};
 use ax_model::store::StoreError;
 use ax_model::{JobId, Schedule, Timestamp};
@@ -126,8 +126,8 @@ impl Client {
             busy: node.local.busy(),
             running,
             local_queue: node.local.len(),
-            // With the engine's own task.
-            offers: self.offers().into_iter().chain([MAP_TASK.to_owned()]).collect(),
+            // With the engine's own tasks.
+            offers: self.offers().into_iter().chain(OWN_TASKS.map(str::to_owned)).collect(),
         }
     }
 

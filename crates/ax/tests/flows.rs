@@ -6,6 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use ax::model::flow_template::FlowTemplate;
+use ax::model::schedule::{Overlap, ScheduleRequest};
+use ax::model::ticks::TickOutcome;
 use ax::{
     Action, Context, EdgeKind, Flow, FlowBuilder, FlowRetry, FlowState, Handlers, Item, JobId, JobRequest, MapOver,
     NodeRequest, State, SubmitError, TaskError,
@@ -23,6 +26,8 @@ on_every_store! {
     a_flow_that_is_wrong_is_refused_with_the_node;
     a_skip_is_logged_and_wakes_who_waits;
     a_batch_has_the_limit_of_edges_of_a_flow;
+    the_nightly_flow_fires_fails_warns_and_is_run_again;
+    a_flow_that_runs_holds_back_the_ticks_of_its_schedule;
 }
 
 /// `number` gives its argument, `sum` adds a list, `list` makes one, `broken` fails `n` times in all, `slow` waits.
@@ -266,5 +271,116 @@ async fn a_batch_has_the_limit_of_edges_of_a_flow(on: On) {
     let refused = engine.client().enqueue(vec![child(), child(), child()]).await.unwrap_err();
     assert_eq!(refused.index(), Some(2));
     assert!(refused.to_string().contains("more than 2 edges"), "{refused}");
+    w.stop(&engine).await;
+}
+
+/// fetch → clean → report; when clean fails, alert. Run again as a whole.
+fn nightly() -> FlowTemplate {
+    let mut flow = FlowBuilder::new("nightly");
+    flow.max_attempts(2, FlowRetry::All);
+    let fetch = flow.job::<u64>("fetch", "number", (1,));
+    let clean = flow.job::<()>("clean", "broken", ());
+    let report = flow.job::<u64>("report", "number", (2,));
+    let alert = flow.job::<u64>("alert", "number", (3,));
+    flow.after(&clean, &fetch, EdgeKind::Success);
+    flow.after(&report, &clean, EdgeKind::Success);
+    flow.after(&alert, &clean, EdgeKind::Failure);
+    FlowTemplate::of(flow.build().unwrap()).unwrap()
+}
+
+/// The flow that the schedule's last tick has submitted, in its newest run.
+async fn flow_of_tick(engine: &ax::Engine, name: &str) -> Flow {
+    let client = engine.client();
+    let tick = client.ticks(name, None, 1).await.unwrap().pop().expect("it has fired");
+    let opener = client.wait(tick.record.job.unwrap(), Duration::from_secs(60)).await.unwrap().unwrap();
+    let result: serde_json::Value = serde_json::from_str(opener.result.as_deref().expect("it has succeeded")).unwrap();
+    let flow = ended(engine, result["flow_id"].as_str().unwrap().parse().unwrap()).await;
+    assert_eq!(flow.head.spec.root_id, opener.spec.id, "one chain, from the tick on");
+    flow
+}
+
+async fn the_nightly_flow_fires_fails_warns_and_is_run_again(on: On) {
+    let w = World::new(on);
+    let engine = w.start_with(handlers(&w, 1)).await;
+    let client = engine.client();
+    let request = ScheduleRequest {
+        name: "nightly".to_owned(),
+        cron: Some("0 2 * * *".to_owned()),
+        timezone: Some("Asia/Shanghai".to_owned()),
+        template: nightly().job(),
+        ..ScheduleRequest::default()
+    };
+    let mut empty = nightly();
+    empty.nodes.clear();
+    let wrong = ScheduleRequest { template: empty.job(), ..request.clone() };
+    let refused = client.create_schedule(wrong).await.unwrap_err();
+    assert!(refused.to_string().contains("nodes: must not be empty"), "{refused}");
+    let made = client.create_schedule(request).await.unwrap();
+    // 06:13 in Shanghai: 02:00 of the next day is 18:00 UTC.
+    assert_eq!(made.next, Some(ax::Timestamp(1_700_071_200_000_000)));
+    w.advance_ms(71_200_000 - 1_000);
+    assert!(client.ticks("nightly", None, 1).await.unwrap().is_empty(), "not before its time");
+    for (attempt, night) in [(2, "the first"), (1, "the second")] {
+        w.advance_ms(2_000);
+        eventually("the tick is decided", || async {
+            client.schedule("nightly").await.unwrap().unwrap().next.is_some_and(|next| next > w.store.now())
+        })
+        .await;
+        let last = flow_of_tick(&engine, "nightly").await;
+        assert_eq!((last.head.attempt, last.head.state()), (attempt, FlowState::Success), "{night} night");
+        assert_eq!((result_of(&last, "report").0, result_of(&last, "alert").0), (State::Success, State::Skipped));
+        if let Some(first) = last.head.retry_of {
+            let first = client.flow(first).await.unwrap().unwrap();
+            assert_eq!((result_of(&first, "report").0, result_of(&first, "alert").0), (State::Skipped, State::Success));
+        }
+        w.advance_ms(86_400_000 - 2_000);
+    }
+    w.stop(&engine).await;
+    w.is_sound().await;
+}
+
+/// C004 for flows: while one runs, ticks are skipped and told; when it has ended, the next one fires.
+async fn a_flow_that_runs_holds_back_the_ticks_of_its_schedule(on: On) {
+    let w = World::new(on);
+    let engine = w.start_with(handlers(&w, 0)).await;
+    let client = engine.client();
+    let mut flow = FlowBuilder::new("slow");
+    let first = flow.job::<u64>("first", "number", (1,));
+    let slow = flow.job::<()>("slow", "slow", ());
+    flow.set(&slow, |job| job.timeout_ms = Some(None));
+    flow.after(&slow, &first, EdgeKind::Success);
+    let request = ScheduleRequest {
+        name: "slow".to_owned(),
+        every_ms: Some(10_000),
+        overlap: Overlap::Skip,
+        template: FlowTemplate::of(flow.build().unwrap()).unwrap().job(),
+        ..ScheduleRequest::default()
+    };
+    client.create_schedule(request).await.unwrap();
+    w.advance_ms(10_000);
+    let running = || async {
+        let flows = client.flows(ax::FlowFilter::default(), None, 10).await.unwrap().flows;
+        let Some(head) = flows.first() else { return false };
+        client.flow(head.spec.id).await.unwrap().is_some_and(|flow| result_of(&flow, "slow").0.is_active())
+    };
+    eventually("its second node runs", running).await;
+    for _ in 0..2 {
+        w.advance_ms(10_000);
+        eventually("the tick is decided", || async {
+            client.schedule("slow").await.unwrap().unwrap().next.is_some_and(|next| next > w.store.now())
+        })
+        .await;
+    }
+    let told = client.ticks("slow", None, 10).await.unwrap();
+    let told: Vec<_> = told.iter().map(|tick| (tick.record.outcome, tick.record.count.n)).collect();
+    assert_eq!(told, [(TickOutcome::Skipped, 2), (TickOutcome::Run, 1)]);
+    let head = client.flows(ax::FlowFilter::default(), None, 10).await.unwrap().flows.remove(0);
+    client.cancel_flow(head.spec.id).await.unwrap().expect("it runs");
+    ended(&engine, head.spec.id).await;
+    w.advance_ms(10_000);
+    eventually("the next tick runs", || async {
+        client.flows(ax::FlowFilter::default(), None, 10).await.unwrap().flows.len() == 2
+    })
+    .await;
     w.stop(&engine).await;
 }

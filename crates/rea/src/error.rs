@@ -369,6 +369,7 @@ impl Problem {
         match error {
             ScheduleError::Invalid(invalid) => invalid.into(),
             ScheduleError::UnknownTask { task, nearest } => unknown_task(&task, &nearest),
+            ScheduleError::Flow(error) => Problem::of_flow(*error),
             ScheduleError::Refused(ScheduleRefusal::NotFound) => {
                 Problem::new(Code::NotFound, "there is no such schedule")
             }

@@ -4,7 +4,7 @@ use ax_model::lifecycle::Failure;
 use ax_model::new_job::IfExists;
 use ax_model::permits::{EVERY_KEY, LimitChange, LimitWrite};
 use ax_model::store::{ClaimRequest, Filter};
-use ax_model::{Event, JobId, JobRequest, Limit, NodeId, Rate, Scope, State, Subject};
+use ax_model::{Edge, EdgeKind, Event, JobId, JobRequest, Limit, NodeId, Rate, Scope, State, Subject};
 
 use crate::events::{failed, succeeded};
 use crate::harness::{Harness, NODE, comes, done, waits};
@@ -262,4 +262,30 @@ pub(super) fn a_key_is_counted_and_listed_like_any_job(h: &mut Harness) {
     assert_eq!(lane.oldest_ready, Some(h.now()));
     let why = done(h.store().why_queue("default".to_owned(), h.asker(&[TASK]))).expect("has jobs");
     assert_eq!((why.ready, why.next_due), (3, Some(h.now().plus_ms(9_000))));
+}
+
+/// C033: what waits for another job, or is skipped because of it, holds no place; a parent and its child may share a key.
+pub(super) fn c033_a_child_takes_a_place_of_its_key_only_when_it_runs(h: &mut Harness) {
+    let child_of = |parent: JobId| JobRequest {
+        depends_on: vec![Edge { parent, kind: EdgeKind::Success }],
+        ..keyed("k")
+    };
+    let parent = h.add(keyed("k"));
+    let child = h.add(child_of(parent));
+    h.clock.advance(1);
+    let other = h.add(keyed("k"));
+    let attempt = h.take(TASK).attempt;
+    assert_eq!(attempt.id, parent);
+    assert_eq!(h.claim(&[TASK], 9), vec![], "its parent has the place");
+    h.succeed(attempt);
+    let attempt = h.take(TASK).attempt;
+    assert_eq!(attempt.id, child, "longest due of the key");
+    h.succeed(attempt);
+    assert_eq!(h.claim_ids(&[TASK], 9), [other]);
+    let attempt = *h.seen.last().expect("just claimed");
+    let skipped = h.add(child_of(other));
+    let last = h.add(keyed("k"));
+    h.fail(attempt, Failure::Fatal);
+    assert_eq!(h.state(skipped), State::Skipped);
+    assert_eq!(h.claim_ids(&[TASK], 9), [last]);
 }

@@ -207,6 +207,7 @@ table! { $
         limits_are_kept_over_a_restart_and_listed
         a_declaration_does_not_undo_what_people_changed
         a_key_is_counted_and_listed_like_any_job
+        c033_a_child_takes_a_place_of_its_key_only_when_it_runs
     }
     rates {
         no_more_start_in_a_window_than_the_rate_allows

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use ax::ScheduleError;
 use ax::model::Schedule;
+use ax::model::flow_request::OWN_TASKS;
 use ax::model::schedule::ScheduleRefusal;
 use axum::body::Body;
 use axum::extract::{Path, RawQuery, State};
@@ -52,7 +53,7 @@ pub(super) async fn list(State(shared): State<Shared>, RawQuery(query): RawQuery
     }
     let offered = offers(&shared);
     let views = schedules.iter().zip(&lasts).map(|(schedule, last)| {
-        let is_offered = offered.contains(&schedule.spec.template.task);
+        let is_offered = is_offered(&offered, schedule);
         ScheduleView::new(schedule, last.as_ref(), is_offered, shared.redact())
     });
     let next_after = schedules.last().filter(|_| schedules.len() == limit).map(|last| last.spec.name.as_str());
@@ -63,9 +64,15 @@ fn offers(shared: &Shared) -> HashSet<String> {
     shared.client().offers().into_iter().collect()
 }
 
+/// A worker of this server can run its task now, or rea does it itself.
+fn is_offered(offered: &HashSet<String>, schedule: &Schedule) -> bool {
+    let task = &schedule.spec.template.task;
+    offered.contains(task) || OWN_TASKS.contains(&task.as_str())
+}
+
 async fn answer(shared: &Shared, status: StatusCode, schedule: &Schedule) -> Result<Response<Body>, Problem> {
     let last = shared.client().ticks(&schedule.spec.name, None, 1).await?.pop();
-    let offered = offers(shared).contains(&schedule.spec.template.task);
+    let offered = is_offered(&offers(shared), schedule);
     Ok(json(status, &ScheduleView::new(schedule, last.as_ref(), offered, shared.redact())))
 }
 

@@ -43,6 +43,9 @@ const JOB: &[(&str, Kind, &str)] = &[
 /// Keys whose values are passed on as they are.
 const ARGS: &str = "args";
 const KWARGS: &str = "kwargs";
+/// A flow in the place of a task.
+const FLOW: &str = "flow";
+const FLOW_FORM: &str = "[schedules.nightly.flow]\nname = \"nightly\"\nnodes.fetch = { task = \"m:fetch\" }";
 
 /// A schedule of the file, and its words: it is applied again when these change.
 pub type Declared = (ScheduleRequest, String);
@@ -72,10 +75,17 @@ fn one(all: &Table<'_>, name: &Spanned<DeString<'_>>, value: &Spanned<DeValue<'_
     for (key, value) in table.entries() {
         field(&mut body, &mut job, &table, key, value)?;
     }
-    if !job.contains_key("task") {
-        return bad(format!("{at}: the schedule {name} has no task"), JOB[0].2);
+    match (job.contains_key("task"), body.contains_key(FLOW)) {
+        (true, _) => drop(body.insert("job".to_owned(), Json::Object(job))),
+        (false, true) if job.is_empty() => {}
+        (false, true) => {
+            return bad(
+                format!("{at}: the schedule {name} starts a flow, whose nodes have their own settings"),
+                FLOW_FORM,
+            );
+        }
+        (false, false) => return bad(format!("{at}: the schedule {name} has no task and no flow"), JOB[0].2),
     }
-    body.insert("job".to_owned(), Json::Object(job));
     // The file says the same as a client would; it is read by the same rules.
     let words = Json::Object(body).to_string();
     let request = Given::parse(words.as_bytes()).and_then(Given::create).map_err(|problem| BadSetting {
@@ -108,9 +118,15 @@ fn field(
         job.insert(name.to_string(), read.ok_or_else(wrong)?);
         return Ok(());
     }
+    if **name == *FLOW {
+        let read = if matches!(value.get_ref(), DeValue::Table(_)) { json(value.get_ref()) } else { None };
+        let Some(flow) = read else { return bad(format!("{at}: {whole} must be a table with a flow"), FLOW_FORM) };
+        body.insert(FLOW.to_owned(), flow);
+        return Ok(());
+    }
     let of_timing = TIMING.iter().find(|(known, ..)| *known == &**name);
     let Some((known, kind, example)) = of_timing.or_else(|| JOB.iter().find(|(known, ..)| *known == &**name)) else {
-        let names = || TIMING.iter().chain(JOB).map(|(known, ..)| *known).chain([ARGS, KWARGS]);
+        let names = || TIMING.iter().chain(JOB).map(|(known, ..)| *known).chain([ARGS, KWARGS, FLOW]);
         let near = nearest(name, names());
         let hint = match near.first() {
             Some(near) => format!("did you mean {near}?"),

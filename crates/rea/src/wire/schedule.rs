@@ -6,6 +6,8 @@ use ax::SchedulePlan;
 use ax::model::Schedule;
 use ax::model::cron::{Fire, Oddity};
 use ax::model::firing::{TickRun, ToldTick};
+use ax::model::flow_request::FLOW_TASK;
+use ax::model::flow_template::FlowTemplate;
 use ax::model::grid::Timing;
 use ax::model::schedule::Template;
 use serde::Serialize;
@@ -24,6 +26,9 @@ pub struct ScheduleView<'a> {
     every: Option<Seconds>,
     start: Option<String>,
     reading: Option<String>,
+    /// What it starts, if that is a flow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flow: Option<FlowView>,
     job: TemplateView<'a>,
     catch_up: &'static str,
     overlap: &'static str,
@@ -69,6 +74,7 @@ impl<'a> ScheduleView<'a> {
             every,
             start,
             reading: spec.timing.reading(),
+            flow: FlowTemplate::of_job(&spec.template.task, &spec.template.args).map(FlowView::of),
             job: TemplateView::new(&spec.template, redact),
             catch_up: spec.catch_up.as_str(),
             overlap: spec.overlap.as_str(),
@@ -83,6 +89,21 @@ impl<'a> ScheduleView<'a> {
             created_at: time::text(schedule.created_at),
             updated_at: time::text(schedule.updated_at),
         }
+    }
+}
+
+/// The flow of a schedule.
+#[derive(Serialize)]
+struct FlowView {
+    name: String,
+    /// The names of its nodes.
+    nodes: Vec<String>,
+}
+
+impl FlowView {
+    fn of(template: FlowTemplate) -> FlowView {
+        let nodes = template.nodes.into_iter().map(|node| node.name).collect();
+        FlowView { name: template.name, nodes }
     }
 }
 
@@ -121,7 +142,7 @@ impl<'a> TemplateView<'a> {
         let given = |text: &'a str| (!text.is_empty()).then(|| redact.shown(text)).flatten();
         TemplateView {
             task: &template.task,
-            args: given(&template.args),
+            args: if template.task == FLOW_TASK { None } else { given(&template.args) },
             kwargs: given(&template.kwargs),
             queue: template.queue.as_deref(),
             priority: template.priority,

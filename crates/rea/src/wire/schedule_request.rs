@@ -1,12 +1,16 @@
 //! A schedule as clients ask for it: a new one, or a change of one.
 
+use ax::model::flow_request::OWN_TASKS;
+use ax::model::flow_template::FlowTemplate;
+use ax::model::limits::Limits;
 use ax::model::schedule::{CatchUp, Overlap, ScheduleRequest, Template};
 
 use crate::error::Problem;
+use crate::wire::flow;
 use crate::wire::request::{self, instant, seconds, text, word};
 
 /// Every field of a schedule.
-pub const FIELDS: &[&str] = &["name", "cron", "timezone", "every", "start", "job", "catch_up", "overlap"];
+pub const FIELDS: &[&str] = &["name", "cron", "timezone", "every", "start", "job", "flow", "catch_up", "overlap"];
 /// The words of `catch_up`.
 const CATCH_UP: &str = "\"latest\", \"all\" or \"none\"";
 /// The words of `overlap`.
@@ -58,11 +62,25 @@ impl Given {
                         "callback_url goes with a job that is enqueued, not with a schedule's",
                     ));
                 }
-                self.job = Some(Template::of(asked.job)?);
+                if OWN_TASKS.contains(&asked.job.task.as_str()) {
+                    return Err(Problem::field("job", "is a task that rea does itself; for a flow give \"flow\""));
+                }
+                self.starts(name, Template::of(asked.job)?)?;
+            }
+            ("flow", _) => {
+                let flow = flow::parse(json.as_bytes(), &Limits::default())?;
+                self.starts(name, FlowTemplate::of(flow)?.job())?;
             }
             _ => return Err(Problem::unknown_field(name, FIELDS)),
         }
         Ok(())
+    }
+
+    fn starts(&mut self, name: &str, template: Template) -> Result<(), Problem> {
+        match self.job.replace(template) {
+            None => Ok(()),
+            Some(_) => Err(Problem::field(name, "can't be given together with the other of \"job\" and \"flow\"")),
+        }
     }
 
     /// A new schedule.

@@ -4,6 +4,7 @@
 mod bed;
 mod callbacks;
 mod commands;
+mod concurrency;
 mod crash;
 mod disk;
 mod first_process;
@@ -18,5 +19,6 @@ mod queues;
 mod recovery;
 mod reload;
 mod run;
+mod schedules;
 mod shutdown;
 mod time;

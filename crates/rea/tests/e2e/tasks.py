@@ -104,3 +104,11 @@ def die(code):
 @task
 def open_files():
     return resource.getrlimit(resource.RLIMIT_NOFILE)
+
+
+@task(concurrency=2, rate="1000/min", concurrency_key="file:{0}")
+def alone(path, text):
+    """Its jobs with one path run one at a time."""
+    note(path, f"begin {text}")
+    time.sleep(0.05)
+    note(path, f"end {text}")

@@ -3,16 +3,18 @@
 mod next;
 mod print;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use hyper::Method;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::flags::{instant, span};
 use super::job_args::{Body, JobArgs, put, text};
 use super::road::Road;
-use super::{Exit, Failure, Reach, show};
+use super::{Exit, Failure, Reach, flow, show};
 use crate::http::query::encode;
 
 pub(super) use print::ticks_table;
@@ -64,6 +66,8 @@ enum Verb {
     /// Add a schedule
     #[command(after_help = ADD)]
     Add(Box<Add>),
+    /// Add a schedule that starts a flow, from a file as `rea flow submit` takes it
+    AddFlow(AddFlow),
     /// Change when a schedule fires; what is not given stays
     Edit(Edit),
     /// Let nothing more fire; what runs goes on
@@ -156,6 +160,19 @@ struct Add {
     reach: Reach,
 }
 
+/// The flags of `rea schedule add-flow`.
+#[derive(Args)]
+struct AddFlow {
+    /// A name of its own
+    name: String,
+    /// The flow: TOML or JSON, or - for standard input
+    file: PathBuf,
+    #[command(flatten)]
+    timing: Timing,
+    #[command(flatten)]
+    reach: Reach,
+}
+
 /// The flags of `rea schedule edit`.
 #[derive(Args)]
 struct Edit {
@@ -187,6 +204,7 @@ async fn ask(verb: Verb) -> Result<Exit, Failure> {
         Verb::Show { name, reach } => show_one(&reach, &name).await,
         Verb::Plan { name, count, reach } => plan(&reach, &name, count).await,
         Verb::Add(add) => add.run().await,
+        Verb::AddFlow(add) => add.run().await,
         Verb::Edit(edit) => edit.run().await,
         Verb::Pause { name, reason, reach } => {
             let body = reason.map_or_else(|| json!({}), |reason| json!({ "reason": reason }));
@@ -273,16 +291,43 @@ async fn plan(reach: &Reach, name: &str, count: u32) -> Result<Exit, Failure> {
 
 impl Add {
     async fn run(&self) -> Result<Exit, Failure> {
-        if self.timing.cron.is_none() && self.timing.every.is_none() {
-            return Err(Failure::new(Exit::Usage, "when is it to fire? give --cron or --every")
-                .hint("--cron '0 2 * * *' --tz Europe/Berlin, or --every 30s"));
-        }
-        let mut body = Body::new();
-        put(&mut body, "name", &self.name);
-        put(&mut body, "job", &self.job.body()?);
-        self.timing.fill(&mut body);
-        change(&self.reach, Method::POST, "/schedules", text(&body)?).await
+        add(&self.reach, &self.name, &self.timing, |body| {
+            put(body, "job", &self.job.body()?);
+            Ok(())
+        })
+        .await
     }
+}
+
+impl AddFlow {
+    async fn run(&self) -> Result<Exit, Failure> {
+        let flow = flow::file::read(&self.file)?;
+        let flow = RawValue::from_string(flow.trim().to_owned())
+            .map_err(|e| Failure::new(Exit::Usage, format!("{} is not valid JSON: {e}", self.file.display())))?;
+        add(&self.reach, &self.name, &self.timing, |body| {
+            put(body, "flow", &flow);
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// Adds a schedule; `starts` says what it starts.
+async fn add<'a>(
+    reach: &Reach,
+    name: &'a String,
+    timing: &'a Timing,
+    starts: impl FnOnce(&mut Body<'a>) -> Result<(), Failure>,
+) -> Result<Exit, Failure> {
+    if timing.cron.is_none() && timing.every.is_none() {
+        return Err(Failure::new(Exit::Usage, "when is it to fire? give --cron or --every")
+            .hint("--cron '0 2 * * *' --tz Europe/Berlin, or --every 30s"));
+    }
+    let mut body = Body::new();
+    put(&mut body, "name", name);
+    starts(&mut body)?;
+    timing.fill(&mut body);
+    change(reach, Method::POST, "/schedules", text(&body)?).await
 }
 
 impl Edit {

@@ -12,7 +12,7 @@ pub(super) fn list(schedules: &[Value]) -> Result<(), Failure> {
         vec![
             word(&s["name"]),
             rule(s),
-            word(&s["job"]["task"]),
+            started(s),
             word(&s["state"]),
             screen.relative(&s["next_at"]),
             last(&screen, &s["last_tick"]),
@@ -50,7 +50,10 @@ pub(super) fn one(schedule: &Value) -> Result<(), Failure> {
     let screen = Screen::stdout();
     line(format!("{}  {}", word(&schedule["name"]), word(&schedule["state"])))?;
     line(format!("rule       {} ({})", rule(schedule), word(&schedule["reading"])))?;
-    line(format!("job        {}", word(&schedule["job"])))?;
+    match schedule["flow"].is_null() {
+        true => line(format!("job        {}", word(&schedule["job"])))?,
+        false => line(format!("flow       {}: {}", word(&schedule["flow"]["name"]), nodes(schedule)))?,
+    }
     line(format!("late       {}", word(&schedule["catch_up"])))?;
     line(format!("overlap    {}", word(&schedule["overlap"])))?;
     line(format!("next       {}", screen.moment(&schedule["next_at"])))?;
@@ -152,4 +155,17 @@ fn forecast(forecast: &Value) -> Result<(), Failure> {
             forecast["ticks"]
         )),
     }
+}
+
+/// What it starts, in a word.
+fn started(schedule: &Value) -> String {
+    match schedule["flow"]["name"].as_str() {
+        Some(_) => format!("flow {}", word(&schedule["flow"]["name"])),
+        None => word(&schedule["job"]["task"]).into(),
+    }
+}
+
+fn nodes(schedule: &Value) -> String {
+    let names = schedule["flow"]["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    names.iter().map(word).collect::<Vec<_>>().join(", ")
 }
