@@ -161,7 +161,7 @@ fn forecast(forecast: &Value) -> Result<(), Failure> {
 fn started(schedule: &Value) -> String {
     match schedule["flow"]["name"].as_str() {
         Some(_) => format!("flow {}", word(&schedule["flow"]["name"])),
-        None => word(&schedule["job"]["task"]).into(),
+        None => word(&schedule["job"]["task"]),
     }
 }
 
