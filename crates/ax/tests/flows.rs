@@ -27,6 +27,7 @@ on_every_store! {
     a_skip_is_logged_and_wakes_who_waits;
     the_nightly_flow_fires_fails_warns_and_is_run_again;
     a_flow_that_runs_holds_back_the_ticks_of_its_schedule;
+    a_batch_has_the_limit_of_edges_of_a_flow;
 }
 
 /// `number` gives its argument, `sum` adds a list, `list` makes one, `broken` fails `n` times in all, `slow` waits.
@@ -364,5 +365,22 @@ async fn a_flow_that_runs_holds_back_the_ticks_of_its_schedule(on: On) {
         client.flows(ax::FlowFilter::default(), None, 10).await.unwrap().flows.len() == 2
     })
     .await;
+    w.stop(&engine).await;
+}
+
+async fn a_batch_has_the_limit_of_edges_of_a_flow(on: On) {
+    let w = World::new(on);
+    let limits = ax::Limits { edges: 2, ..ax::Limits::default() };
+    let engine = ax::Engine::open_store(Arc::clone(&w.store), ax::Options { limits, ..w.options() });
+    engine.start(Arc::new(handlers(&w, 0))).await.unwrap();
+    let parent = engine.client().enqueue_one(JobRequest::new("number", "[1]")).await.unwrap().id;
+    let child = || JobRequest {
+        depends_on: vec![ax::Edge { parent, kind: EdgeKind::Success }],
+        ..JobRequest::new("number", "[2]")
+    };
+    assert_eq!(engine.client().enqueue(vec![child(), child()]).await.unwrap().len(), 2);
+    let refused = engine.client().enqueue(vec![child(), child(), child()]).await.unwrap_err();
+    assert_eq!(refused.index(), Some(2));
+    assert!(refused.to_string().contains("more than 2 edges"), "{refused}");
     w.stop(&engine).await;
 }

@@ -155,3 +155,19 @@ async fn streams_are_limited_and_end_with_the_server() {
     assert_eq!(code(&read(bed.api.answer(post.body(Body::empty()).unwrap()).await).await).0, 405);
     bed.end().await;
 }
+
+/// A skip is a step of its own, with its reason, for whoever watches the chain.
+#[tokio::test]
+async fn a_skip_is_told_with_its_reason() {
+    let bed = Bed::new().await;
+    let root = "0193793e-7f00-7000-8000-0000000000e1";
+    let mut stream = Stream::open(&bed, &format!("?root={root}"), None).await;
+    let nodes = json!({ "a": { "task": "broken" }, "b": { "task": "echo", "depends_on": ["a"] } });
+    let flow = json!({ "name": "f", "root_id": root, "nodes": nodes });
+    assert_eq!(bed.post("/flows", flow.to_string()).await.0, 201);
+    let events = stream.until("skip").await;
+    let skip = &events[events.len() - 1].2;
+    assert_eq!((&skip["status"], &skip["attempt"]), (&json!("skipped"), &json!(0)), "{skip}");
+    assert!(skip["error"].as_str().unwrap().starts_with("upstream a is dead"), "{skip}");
+    bed.end().await;
+}
