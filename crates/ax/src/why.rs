@@ -6,8 +6,8 @@ use ax_model::catalogue::nearest;
 use ax_model::firing::ToldTick;
 use ax_model::flow_request::OWN_TASKS;
 use ax_model::gates::{Asker, JobWhy, QueueWhy};
-use ax_model::store::StoreError;
-use ax_model::{JobId, Schedule, Timestamp};
+use ax_model::store::{Filter, StoreError};
+use ax_model::{JobId, Schedule, State, Timestamp};
 
 use crate::client::Client;
 use crate::node::Stage;
@@ -65,6 +65,8 @@ pub struct WhySchedule {
     pub schedule: Schedule,
     /// What became of its last ticks, newest first.
     pub ticks: Vec<ToldTick>,
+    /// Jobs of these ticks that have not ended, newest first: the tick's own, and those of the flow that it submitted.
+    pub live: Vec<(JobId, State)>,
     /// Its task has been offered at some time: jobs can be made.
     pub known: bool,
     /// This engine.
@@ -82,8 +84,24 @@ impl Client {
     pub async fn why_schedule(&self, name: &str) -> Result<Option<WhySchedule>, StoreError> {
         let Some(schedule) = self.schedule(name).await? else { return Ok(None) };
         let ticks = self.ticks(name, None, TICKS_TOLD).await?;
-        let known = self.node.catalogue_read().await?.contains_key(&schedule.spec.template.task);
-        Ok(Some(WhySchedule { now: self.node.store.now(), schedule, ticks, known, node: self.node_why() }))
+        let task = &schedule.spec.template.task;
+        let known = OWN_TASKS.contains(&task.as_str()) || self.node.catalogue_read().await?.contains_key(task);
+        let live = self.live_of(name, &ticks).await?;
+        Ok(Some(WhySchedule { now: self.node.store.now(), schedule, ticks, live, known, node: self.node_why() }))
+    }
+
+    async fn live_of(&self, name: &str, ticks: &[ToldTick]) -> Result<Vec<(JobId, State)>, StoreError> {
+        let states: Vec<State> = State::ALL.iter().copied().filter(|state| !state.is_final()).collect();
+        let mut live = vec![];
+        for job in ticks.iter().filter_map(|tick| tick.record.job) {
+            let filter = Filter { states: states.clone(), root_id: Some(job), ..Filter::default() };
+            let page = self.node.store.list(filter, None, TICKS_TOLD).await?;
+            // What a job has enqueued by itself is of the same chain, but not of the schedule.
+            let own = page.jobs.into_iter().map(|listed| listed.job);
+            let own = own.filter(|job| job.spec.tick.as_ref().is_some_and(|tick| tick.schedule == name));
+            live.extend(own.map(|job| (job.spec.id, job.life.state)));
+        }
+        Ok(live)
     }
 
     /// What stands between a job and a worker.

@@ -25,9 +25,9 @@ on_every_store! {
     a_wide_flow_comes_to_its_join;
     a_flow_that_is_wrong_is_refused_with_the_node;
     a_skip_is_logged_and_wakes_who_waits;
-    a_batch_has_the_limit_of_edges_of_a_flow;
     the_nightly_flow_fires_fails_warns_and_is_run_again;
     a_flow_that_runs_holds_back_the_ticks_of_its_schedule;
+    a_batch_has_the_limit_of_edges_of_a_flow;
 }
 
 /// `number` gives its argument, `sum` adds a list, `list` makes one, `broken` fails `n` times in all, `slow` waits.
@@ -257,23 +257,6 @@ async fn a_skip_is_logged_and_wakes_who_waits(on: On) {
     w.stop(&engine).await;
 }
 
-async fn a_batch_has_the_limit_of_edges_of_a_flow(on: On) {
-    let w = World::new(on);
-    let limits = ax::Limits { edges: 2, ..ax::Limits::default() };
-    let engine = ax::Engine::open_store(Arc::clone(&w.store), ax::Options { limits, ..w.options() });
-    engine.start(Arc::new(handlers(&w, 0))).await.unwrap();
-    let parent = engine.client().enqueue_one(JobRequest::new("number", "[1]")).await.unwrap().id;
-    let child = || JobRequest {
-        depends_on: vec![ax::Edge { parent, kind: EdgeKind::Success }],
-        ..JobRequest::new("number", "[2]")
-    };
-    assert_eq!(engine.client().enqueue(vec![child(), child()]).await.unwrap().len(), 2);
-    let refused = engine.client().enqueue(vec![child(), child(), child()]).await.unwrap_err();
-    assert_eq!(refused.index(), Some(2));
-    assert!(refused.to_string().contains("more than 2 edges"), "{refused}");
-    w.stop(&engine).await;
-}
-
 /// fetch → clean → report; when clean fails, alert. Run again as a whole.
 fn nightly() -> FlowTemplate {
     let mut flow = FlowBuilder::new("nightly");
@@ -382,5 +365,22 @@ async fn a_flow_that_runs_holds_back_the_ticks_of_its_schedule(on: On) {
         client.flows(ax::FlowFilter::default(), None, 10).await.unwrap().flows.len() == 2
     })
     .await;
+    w.stop(&engine).await;
+}
+
+async fn a_batch_has_the_limit_of_edges_of_a_flow(on: On) {
+    let w = World::new(on);
+    let limits = ax::Limits { edges: 2, ..ax::Limits::default() };
+    let engine = ax::Engine::open_store(Arc::clone(&w.store), ax::Options { limits, ..w.options() });
+    engine.start(Arc::new(handlers(&w, 0))).await.unwrap();
+    let parent = engine.client().enqueue_one(JobRequest::new("number", "[1]")).await.unwrap().id;
+    let child = || JobRequest {
+        depends_on: vec![ax::Edge { parent, kind: EdgeKind::Success }],
+        ..JobRequest::new("number", "[2]")
+    };
+    assert_eq!(engine.client().enqueue(vec![child(), child()]).await.unwrap().len(), 2);
+    let refused = engine.client().enqueue(vec![child(), child(), child()]).await.unwrap_err();
+    assert_eq!(refused.index(), Some(2));
+    assert!(refused.to_string().contains("more than 2 edges"), "{refused}");
     w.stop(&engine).await;
 }

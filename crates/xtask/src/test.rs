@@ -9,7 +9,7 @@ use anyhow::Result;
 use crate::{crash, fuzz, python, run, server, soak, venv};
 
 /// Crash cycles in CI: enough to reach every failpoint, with some kills at random moments.
-const CRASH_CYCLES_CI: usize = 25;
+const CRASH_CYCLES_CI: usize = 34;
 const CRASH_CYCLES: usize = 5;
 /// Jobs of the soak: three rounds to warm up, three to be judged.
 const SOAK_JOBS: usize = 60_000;

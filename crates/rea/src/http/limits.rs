@@ -43,6 +43,7 @@ pub(super) async fn show(
     RawQuery(query): RawQuery,
 ) -> Answer {
     Query::parse(query.as_deref(), &[])?;
+    ax::model::new_job::name("name", &name, shared.client().limits())?;
     answer(&shared, limit::subject(&scope, name)?).await
 }
 

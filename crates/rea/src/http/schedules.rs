@@ -46,6 +46,9 @@ pub(super) async fn list(State(shared): State<Shared>, RawQuery(query): RawQuery
     let query = Query::parse(query.as_deref(), &["after", "limit"])?;
     let client = shared.client();
     let limit = query::limit(&query, 50, client.limits().page)?;
+    if let Some(after) = query.text("after") {
+        ax::model::new_job::name("after", after, client.limits())?;
+    }
     let schedules = client.schedules(query.text("after").map(str::to_owned), limit).await?;
     let mut lasts = Vec::with_capacity(schedules.len());
     for schedule in &schedules {

@@ -66,12 +66,7 @@ fn task(why: &WhySchedule) -> GateView {
 }
 
 fn overlap(why: &WhySchedule) -> GateView {
-    let live: Vec<_> = why
-        .ticks
-        .iter()
-        .filter(|tick| tick.state.is_some_and(|state| !state.is_final()))
-        .filter_map(|tick| Some((tick.record.job?, tick.state?)))
-        .collect();
+    let live = &why.live;
     let Some((id, state)) = live.last() else { return open("overlap", "none of its jobs waits or runs") };
     let n = live.len();
     let many = if n == 1 { String::new() } else { format!(" (and {} more)", n - 1) };

@@ -128,7 +128,8 @@ struct Asked {
 
 impl Asked {
     fn jobs(&self) -> &[Value] {
-        self.body.as_array().map_or(std::slice::from_ref(&self.body), Vec::as_slice)
+        let many = self.body.as_array().or_else(|| self.body["nodes"].as_array());
+        many.map_or(std::slice::from_ref(&self.body), Vec::as_slice)
     }
 }
 
@@ -140,6 +141,8 @@ pub(super) struct Client {
     lost: Option<Asked>,
     /// Ids that this client knows, for acts on them.
     known: Vec<String>,
+    /// Flows that it has asked for.
+    flows: Vec<String>,
     /// Keys that it knows to have a job.
     keys: BTreeSet<String>,
     /// Which keys are in use moves on with this.
@@ -148,7 +151,15 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(load: Arc<Load>, seed: u64) -> Client {
-        Client { load, chance: Chance::new(seed), lost: None, known: Vec::new(), keys: BTreeSet::new(), round: 0 }
+        Client {
+            load,
+            chance: Chance::new(seed),
+            lost: None,
+            known: Vec::new(),
+            flows: Vec::new(),
+            keys: BTreeSet::new(),
+            round: 0,
+        }
     }
 
     pub(super) fn run(mut self) {
@@ -173,7 +184,9 @@ impl Client {
         if let Some(asked) = self.lost.take() {
             return self.ask(to, asked);
         }
-        match self.below(100) {
+        match self.below(116) {
+            100..108 => self.flow(to),
+            108..116 => self.act_on_flow(to),
             0..50 if self.load.take(1) => {
                 let body = self.job(None);
                 self.ask(to, Asked { path: "/enqueue", body });
@@ -248,6 +261,46 @@ impl Client {
         Value::Array(bodies)
     }
 
+    /// A flow of a few jobs, each of which waits for some of those before it.
+    fn flow(&mut self, to: &mut Connection) {
+        let n = 2 + self.below(5);
+        if !self.load.take(n.cast_signed()) {
+            return;
+        }
+        let mut nodes: Vec<Value> = Vec::new();
+        for node in 0..n {
+            let mut body = self.job(None);
+            let kinds = ["success", "success", "failure", "finished"];
+            let parents = (0..node).filter(|_| self.below(3) == 0).collect::<Vec<_>>();
+            let edge = |parent: u64| json!({ "node": format!("n{parent}"), "on": kinds[self.below(4) as usize % 4] });
+            body["depends_on"] = parents.into_iter().map(edge).collect();
+            body["name"] = json!(format!("n{node}"));
+            // A repeat of the same flow after its time would be refused for that.
+            body.as_object_mut().map(|fields| fields.remove("start_before"));
+            nodes.push(body);
+        }
+        let id = self.new_id();
+        let retry = if self.below(2) == 0 { "all" } else { "failed" };
+        let body = json!({ "name": "crash", "flow_id": id, "max_attempts": 1 + self.below(2), "retry": retry, "nodes": nodes });
+        self.flows.push(id);
+        self.ask(to, Asked { path: "/flows", body });
+    }
+
+    /// Cancels or runs again one of the flows that it asked for lately.
+    fn act_on_flow(&mut self, to: &mut Connection) {
+        let back = usize::try_from(self.below(6) + 1).unwrap_or(1);
+        let Some(id) = self.flows.len().checked_sub(back).and_then(|at| self.flows.get(at)).cloned() else { return };
+        let verb = if self.below(3) == 0 { "cancel" } else { "retry" };
+        match to.post(&format!("/flows/{id}/{verb}"), "{}") {
+            // 404: its submission was lost. 409: it has ended, has not, or was run again.
+            Ok(answer) if answer.is_success() || matches!(answer.status, 404 | 409 | 503) => {}
+            Ok(answer) => {
+                self.load.complain(format!("{verb} of flow {id} was answered {} {}", answer.status, answer.body));
+            }
+            Err(_) => {}
+        }
+    }
+
     fn ask(&mut self, to: &mut Connection, asked: Asked) {
         match to.post(asked.path, &asked.body.to_string()) {
             Ok(answer) if answer.is_success() => self.note(&asked, &answer),
@@ -272,7 +325,8 @@ impl Client {
             return self.load.complain(format!("{} jobs were asked for: {answer}", asked.jobs().len()));
         }
         for (body, said) in asked.jobs().iter().zip(said) {
-            let (Some(id), Some(created)) = (said["task_id"].as_str(), said["created"].as_bool()) else {
+            let created = said["created"].as_bool().or_else(|| answer["created"].as_bool());
+            let (Some(id), Some(created)) = (said["task_id"].as_str(), created) else {
                 return self.load.complain(format!("an answer without id: {said}"));
             };
             if body["task_id"].as_str().is_some_and(|asked| asked != id) {

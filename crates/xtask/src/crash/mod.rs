@@ -1,6 +1,7 @@
 //! `cargo xtask crash`: the real server under load, killed again and again, restarted on the same store, and at the end
 //! everything that was acknowledged held against the store, the clients' lists and the functions' own words.
 
+mod flows;
 mod load;
 mod plan;
 mod verdict;

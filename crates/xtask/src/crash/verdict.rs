@@ -34,6 +34,7 @@ pub(super) fn on(db: &Path, acks: &[Ack], seen: &[Seen], lines: &[Line]) -> Resu
             wrong.push(format!("the store contradicts itself: {fault}"));
         }
         let jobs = every_job(&client).await?;
+        wrong.extend(super::flows::faults(&client, lines).await?);
         engine.close().await;
         anyhow::Ok(jobs)
     })?;
