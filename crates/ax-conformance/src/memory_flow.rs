@@ -224,7 +224,7 @@ impl Model {
         if !ended {
             return None;
         }
-        let next = next.map(|(retry, tries)| self.new_run(id, retry, tries, now));
+        let next = next.and_then(|(retry, tries)| self.new_run(id, retry, tries, now));
         Some(Also::FlowEnded { id, state, next })
     }
 
@@ -237,7 +237,7 @@ impl Model {
         (jobs, into)
     }
 
-    fn new_run(&mut self, id: JobId, retry: FlowRetry, tries: u32, now: Timestamp) -> JobId {
+    fn new_run(&mut self, id: JobId, retry: FlowRetry, tries: u32, now: Timestamp) -> Option<JobId> {
         let head = self.flows[&id].clone();
         let (jobs, into) = match retry {
             FlowRetry::Failed => self.run_of(id),
@@ -247,6 +247,9 @@ impl Model {
             }
         };
         let (flow, mut anew) = next_run(&head, jobs, &into, retry, now);
+        if anew.is_empty() {
+            return None;
+        }
         for job in &mut anew {
             let Some(key) = job.spec.key.clone().map(|key| (job.spec.task.clone(), key)) else { continue };
             if self.keys.get(&key).is_some_and(|holder| !self.rows[holder].job.life.state.is_final()) {
@@ -258,7 +261,7 @@ impl Model {
         self.put_flow(&flow, head.attempt + 1, tries, Some(id));
         self.flows.get_mut(&id).expect("it runs again").next = Some(flow.id);
         self.enqueue_all(anew, now).expect("what was stored once can be stored again");
-        flow.id
+        Some(flow.id)
     }
 
     pub(crate) fn retry_flow(&mut self, id: JobId, retry: FlowRetry, now: Timestamp) -> Result<FlowHead, FlowRefusal> {
@@ -271,7 +274,8 @@ impl Model {
             FlowState::Success if retry == FlowRetry::Failed => return Err(FlowRefusal::Ended(FlowState::Success)),
             _ => {}
         }
-        let next = self.new_run(id, retry, 1, now);
+        let state = head.state();
+        let next = self.new_run(id, retry, 1, now).ok_or(FlowRefusal::Ended(state))?;
         self.settle(now);
         Ok(self.flows[&next].clone())
     }

@@ -1,7 +1,7 @@
 //! Everything that can be seen of two stores, side by side.
 
-use ax_model::gates::{Asker, JobWhy};
-use ax_model::store::{DayTotals, Filter, FlowFilter, FlowHead, HistoryEntry, Listed, Matching, Store};
+use ax_model::gates::{Asker, JobWhy, QueueWhy};
+use ax_model::store::{DayTotals, Filter, FlowFilter, FlowHead, HistoryEntry, Listed, Matching, Queue, Store};
 use ax_model::{FlowState, Job, NodeId, State};
 
 use super::{Pair, QUEUES, TASKS};
@@ -53,7 +53,13 @@ impl Pair {
         let subject = self.subject();
         self.both("limit_use", |store| store.limit_use(subject.clone(), asker.node));
         for name in QUEUES {
-            self.both("why_queue", |store| store.why_queue(name.to_owned(), asker.clone()));
+            // A queue whose only job was moved on at once has nothing to tell.
+            let nothing = |why: &QueueWhy| {
+                why.queue == Queue { name: why.queue.name.clone(), ..Queue::default() } && why.ready == 0
+            };
+            let why =
+                |store: &dyn Store| done(store.why_queue(name.to_owned(), asker.clone())).filter(|why| !nothing(why));
+            assert_eq!(why(self.subject.store().as_ref()), why(&self.model), "why {name}: store (left), model (right)");
         }
         for id in &self.flows {
             let flow = |store: &dyn Store| {
@@ -89,6 +95,8 @@ impl Pair {
             let mut counts = done(store.counts());
             counts.today.sort_by(|a, b| a.task.cmp(&b.task));
             let mut queues = done(store.queues());
+            // The same for a queue.
+            queues.retain(|queue| *queue != Queue { name: queue.name.clone(), ..Queue::default() });
             queues.sort_by(|a, b| a.name.cmp(&b.name));
             let mut lanes = done(store.lanes());
             // A job that was moved on at once leaves a pair of which nothing is kept.

@@ -189,7 +189,7 @@ pub(crate) fn look_at_end(tx: &mut Tx<'_, '_>, flow: i64) -> Result<Option<Also>
     }
     let again = state == FlowState::Dead && !head.cancel_asked && head.next.is_none();
     let next = match again && head.tries < head.spec.max_attempts {
-        true => Some(new_run(tx, &head, head.spec.retry, head.tries + 1)?),
+        true => new_run(tx, &head, head.spec.retry, head.tries + 1)?,
         false => None,
     };
     Ok(Some(Also::FlowEnded { id: head.spec.id, state, next }))
@@ -209,7 +209,7 @@ pub(crate) fn retry(
         FlowState::Success if retry == FlowRetry::Failed => return Ok(Err(FlowRefusal::Ended(FlowState::Success))),
         _ => {}
     }
-    let next = new_run(tx, &head, retry, 1)?;
+    let Some(next) = new_run(tx, &head, retry, 1)? else { return Ok(Err(FlowRefusal::Ended(head.state()))) };
     edges::settle(tx)?;
     Ok(head_by_id(tx, next)?.ok_or(FlowRefusal::NotFound))
 }
@@ -295,13 +295,17 @@ fn runs(tx: &Tx<'_, '_>, head: &FlowHead) -> Result<Vec<Run>, StoreError> {
     Ok(runs)
 }
 
-/// Makes the next run: new rows for what is to be done again, tied to the old rows of what is not.
-fn new_run(tx: &mut Tx<'_, '_>, head: &FlowHead, retry: FlowRetry, tries: u32) -> Result<JobId, StoreError> {
+/// Makes the next run: new rows for what is to be done again, tied to the old rows of what is not. `None` = there is nothing
+/// to do: what had failed has been deleted.
+fn new_run(tx: &mut Tx<'_, '_>, head: &FlowHead, retry: FlowRetry, tries: u32) -> Result<Option<JobId>, StoreError> {
     let (jobs, edges_into) = match retry {
         FlowRetry::Failed => run_of(tx, head.seq)?,
         FlowRetry::All => as_one(runs(tx, head)?),
     };
     let (flow, mut anew) = next_run(head, jobs, &edges_into, retry, tx.now);
+    if anew.is_empty() {
+        return Ok(None);
+    }
     for job in &mut anew {
         hand_over_key(tx, job)?;
     }
@@ -309,7 +313,7 @@ fn new_run(tx: &mut Tx<'_, '_>, head: &FlowHead, retry: FlowRetry, tries: u32) -
     tx.run("UPDATE flows SET next = ?2 WHERE seq = ?1", params![head.seq, flow.id.0])?;
     let lanes = lanes_of(tx, &anew)?;
     match enqueue_all(tx, &anew, &lanes)? {
-        Ok(_) => Ok(flow.id),
+        Ok(_) => Ok(Some(flow.id)),
         Err(refusal) => {
             let message = format!("flow {} can't be run again: {refusal:?}", head.spec.id);
             Err(StoreError::new(StoreErrorKind::Unusable, message))

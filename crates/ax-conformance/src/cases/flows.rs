@@ -596,3 +596,18 @@ pub(super) fn a_waiting_claim_gets_a_child_with_the_end_of_its_parent(h: &mut Ha
     assert_eq!(taken[0].attempt.id, child);
     h.succeed(taken[0].attempt);
 }
+
+/// A flow whose failed jobs are deleted already, while the others are about to be, has nothing to be run again.
+pub(super) fn a_flow_in_the_middle_of_its_deletion_is_not_run_again(h: &mut Harness) {
+    let (flow, ids) = submit(h, 1, FlowRetry::Failed, 2, &[(1, 0, EdgeKind::Finished)]);
+    run(h, ids[0], Some(Failure::Fatal));
+    run(h, ids[1], None);
+    h.clock.advance(10_000);
+    let cut = vec![(State::Dead, h.now())];
+    while h.get(ids[0]).is_some() {
+        done(h.store().prune(cut.clone(), 1));
+    }
+    assert!(h.get(ids[1]).is_some(), "one at a time");
+    assert_eq!(done(h.store().retry_flow(flow, FlowRetry::Failed)), Err(FlowRefusal::Ended(FlowState::Dead)));
+    assert_eq!(done(h.store().flow(flow)).expect("is there").head.next, None);
+}
