@@ -28,6 +28,8 @@ on_every_store! {
     c048_a_template_that_fails_does_not_stop_the_others;
     what_tasks_declare_is_taken_in_and_paused_when_it_is_gone;
     a_person_can_edit_pause_run_and_delete;
+    /// C092
+    c092_a_job_that_a_schedule_made_dies_by_its_limits_also_without_the_schedule;
     /// C058
     c058_a_schedule_that_fills_the_one_slot_leaves_room_for_another;
 }
@@ -375,6 +377,28 @@ async fn c061_of_more_schedules_than_can_run_each_gets_a_share() {
     assert!(*most <= least + 3, "shares from {least} to {most}");
     let figures = client.metrics();
     assert!(figures.ticks[TickOutcome::Run as usize] > 0);
+    w.stop(&engine).await;
+    w.is_sound().await;
+}
+
+/// C092: what a schedule made has the limits of any job, also when the schedule is deleted meanwhile.
+async fn c092_a_job_that_a_schedule_made_dies_by_its_limits_also_without_the_schedule(on: On) {
+    let w = World::new(on);
+    let engine = w.start(2).await;
+    let client = engine.client();
+    let mut crashing = every("crashing", "panic", 10);
+    crashing.template.max_attempts = Some(3);
+    crashing.template.retry_base_ms = Some(5_000);
+    client.create_schedule(crashing).await.unwrap();
+    w.advance_ms(10_000);
+    eventually("its first attempt has crashed", || async {
+        jobs(&client).await.first().is_some_and(|job| job.life.failures == 1)
+    })
+    .await;
+    let made = jobs(&client).await[0].spec.id;
+    client.delete_schedule("crashing").await.unwrap();
+    w.until_moving(made, State::Dead, 1_000).await;
+    assert_eq!((w.script.starts_of(made), jobs(&client).await.len()), (3, 1));
     w.stop(&engine).await;
     w.is_sound().await;
 }

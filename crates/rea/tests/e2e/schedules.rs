@@ -59,3 +59,38 @@ fn what_is_declared_runs_by_the_clock_over_a_kill_and_stops_when_it_is_declared_
     assert_eq!(server.get("/schedules/adder")["state"], "active");
     server.stop();
 }
+
+const ONE_AT_A_TIME: &str = "import os, time
+from rea.task import task
+
+@task(every=2, overlap=\"skip\")
+def pull():
+    first = not os.path.exists(\"first\")
+    open(\"first\", \"a\").close()
+    if first:
+        time.sleep(600)
+";
+
+/// C004: the server dies in the middle of a run whose schedule forbids overlap. The run is recovered and ends, and later
+/// ticks fire; those that it held back are counted.
+#[test]
+fn c004_a_kill_in_mid_run_does_not_end_the_schedule() {
+    let bed = Bed::new();
+    std::fs::write(bed.path("crawl.py"), ONE_AT_A_TIME).unwrap();
+    let ticks = |server: &crate::bed::Server| {
+        let ticks = server.get("/schedules/crawl:pull/ticks?limit=200");
+        ticks["ticks"].as_array().unwrap().clone()
+    };
+    let server = bed.serve_with(2, &["crawl.py"]);
+    eventually("the first run is under way", || ticks(&server).iter().any(|tick| tick["state"] == "running"));
+    eventually("a tick is skipped for its sake", || ticks(&server).iter().any(|tick| tick["outcome"] == "skipped"));
+    server.kill();
+    let server = bed.serve_with(2, &["crawl.py"]);
+    eventually("that run and two later ones have ended", || {
+        ticks(&server).iter().filter(|tick| tick["state"] == "success").count() >= 3
+    });
+    let skipped: u64 =
+        ticks(&server).iter().filter(|t| t["outcome"] == "skipped").filter_map(|t| t["count"].as_u64()).sum();
+    assert!(skipped >= 1, "{:?}", ticks(&server));
+    server.stop();
+}
