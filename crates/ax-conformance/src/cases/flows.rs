@@ -1,7 +1,7 @@
 //! Jobs that wait for others, and the flows they make: what each end means for each edge, in the same transaction.
 
 use ax_model::flow::FlowRetry;
-use ax_model::lifecycle::Failure;
+use ax_model::lifecycle::{Failure, Fence};
 use ax_model::store::{
     Also, Applied, AttemptRef, ClaimRequest, EnqueueRefusal, FlowFilter, FlowRefusal, NewFlow, Target,
 };
@@ -48,23 +48,43 @@ enum End {
     MarkedSuccess,
 }
 
-/// What becomes of a job that waits for a parent that ends so, by edge: success, failure, finished.
-const TABLE: &[(End, [&str; 3])] = &[
-    (End::Success, ["runs", "skipped", "runs"]),
-    (End::MarkedSuccess, ["runs", "skipped", "runs"]),
-    (End::Fatal, ["skipped", "runs", "runs"]),
-    (End::AttemptsUsedUp, ["skipped", "runs", "runs"]),
-    (End::Timeout, ["skipped", "runs", "runs"]),
-    (End::Crash, ["skipped", "runs", "runs"]),
-    (End::Interruptions, ["skipped", "runs", "runs"]),
-    (End::Expired, ["skipped", "runs", "runs"]),
-    (End::CancelledWaiting, ["skipped", "skipped", "runs"]),
-    (End::CancelledRunning, ["skipped", "skipped", "runs"]),
-    (End::Skipped, ["skipped", "skipped", "runs"]),
-    (End::Held, ["waits", "waits", "waits"]),
-];
+/// The page that promises what each end means for each edge: every cell of its tables is held against the store.
+const PAGE: &str = include_str!("../../../../docs/flows.md");
+
+/// The rows of the page's table for a state of the child: success, failure, finished.
+fn table(child: &str) -> Vec<(End, [&'static str; 3])> {
+    let heading = format!("### The child is {child}\n");
+    let (_, section) = PAGE.split_once(&heading).unwrap_or_else(|| panic!("the page has no table for {child}"));
+    let rows = section.lines().take_while(|line| !line.starts_with('#')).filter(|line| line.starts_with('|')).skip(2);
+    let row = |line: &'static str| {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [end, success, failure, finished] = cells[..] else { panic!("not a row: {line}") };
+        (End::named(end), [success, failure, finished])
+    };
+    let rows: Vec<_> = rows.map(row).collect();
+    assert_eq!(rows.len(), 12, "an end is missing for {child}");
+    rows
+}
 
 impl End {
+    fn named(name: &str) -> End {
+        match name {
+            "success" => End::Success,
+            "held, then marked success" => End::MarkedSuccess,
+            "dead: fatal error" => End::Fatal,
+            "dead: attempts used up" => End::AttemptsUsedUp,
+            "dead: timeout" => End::Timeout,
+            "dead: crash" => End::Crash,
+            "dead: interruptions" => End::Interruptions,
+            "dead: expired" => End::Expired,
+            "cancelled while waiting" => End::CancelledWaiting,
+            "cancelled while running" => End::CancelledRunning,
+            "skipped" => End::Skipped,
+            "held" => End::Held,
+            other => panic!("no parent ends {other:?}"),
+        }
+    }
+
     /// A parent that can come to this end.
     fn parent(self, h: &mut Harness) -> JobId {
         let request = match self {
@@ -133,7 +153,7 @@ fn outcome(h: &Harness, id: JobId) -> &'static str {
 
 /// C033: each end of a parent × each kind of edge: the child is decided in the transaction that ends the parent.
 pub(super) fn c033_every_end_of_a_parent_decides_each_kind_of_edge(h: &mut Harness) {
-    for (end, expected) in TABLE {
+    for (end, expected) in table("blocked") {
         let parent = end.parent(h);
         let children = EdgeKind::ALL.iter().map(|kind| after(&[(parent, *kind)])).collect();
         let children = h.add_all(children);
@@ -149,7 +169,7 @@ pub(super) fn c033_every_end_of_a_parent_decides_each_kind_of_edge(h: &mut Harne
         let late = EdgeKind::ALL.iter().map(|kind| after(&[(parent, *kind)])).collect();
         let late: Vec<JobId> = h.add_all(late);
         assert_eq!(late.iter().map(|child| outcome(h, *child)).collect::<Vec<_>>(), expected, "{end:?}: afterwards");
-        if *end == End::Held {
+        if end == End::Held {
             h.ask_of(parent, Event::CancelAsked).expect("is held");
         }
     }
@@ -610,4 +630,73 @@ pub(super) fn a_flow_in_the_middle_of_its_deletion_is_not_run_again(h: &mut Harn
     assert!(h.get(ids[1]).is_some(), "one at a time");
     assert_eq!(done(h.store().retry_flow(flow, FlowRetry::Failed)), Err(FlowRefusal::Ended(FlowState::Dead)));
     assert_eq!(done(h.store().flow(flow)).expect("is there").head.next, None);
+}
+
+/// A child in one of the states that the page has a table for.
+fn child_in(h: &mut Harness, state: &str, parent: JobId, kind: EdgeKind) -> JobId {
+    let gone = h.add(JobRequest::new("flow:never", "[]"));
+    h.ask_of(gone, Event::CancelAsked).expect("waits");
+    match state {
+        "ready because another failure edge held" | "running" => {
+            let dead = h.add(JobRequest { start_before: Some(h.now().plus_ms(1)), ..JobRequest::new("flow:never", "[]") });
+            h.clock.advance(1);
+            done(h.store().expire(10));
+            let child = h.add(after(&[(dead, EdgeKind::Failure), (parent, kind)]));
+            if state == "running" {
+                // Of a node that no recovery takes for gone.
+                let attempt = h.claim_as(LIVE, &[OTHER], 1)[0].attempt;
+                h.start(attempt);
+            }
+            child
+        }
+        "cancelled" => {
+            let child = h.add(after(&[(parent, kind)]));
+            h.ask_of(child, Event::CancelAsked).expect("waits");
+            child
+        }
+        "expired" => {
+            let late = h.now().plus_ms(1);
+            let child = h.add(JobRequest { start_before: Some(late), ..after(&[(parent, kind)]) });
+            h.clock.advance(1);
+            done(h.store().expire(10));
+            child
+        }
+        "skipped" => h.add(after(&[(parent, kind), (gone, EdgeKind::Success)])),
+        other => panic!("no child is {other}"),
+    }
+}
+
+/// Each cell of the page's tables for children that are not blocked any more: they stay as they are.
+pub(super) fn every_end_leaves_a_child_that_is_decided_as_the_page_says(h: &mut Harness) {
+    for state in ["ready because another failure edge held", "running", "cancelled", "expired", "skipped"] {
+        for (end, expected) in table(state) {
+            for (kind, cell) in EdgeKind::ALL.iter().zip(expected).filter(|(_, cell)| *cell != "-") {
+                // The parent must wait for the child's state to be made, so it is not due before.
+                let parent = end.parent(h);
+                let child = child_in(h, state, parent, *kind);
+                let before = h.job(child).life;
+                let word = match before.state {
+                    State::Pending if before.claim_at().is_some() => "ready",
+                    state => state.as_str(),
+                };
+                assert_eq!(cell, format!("stays {word}"), "{state}: {end:?} {kind}");
+                end.come(h, parent);
+                assert_eq!(h.job(child).life, before, "{state}: {end:?} {kind}");
+                if end == End::Held {
+                    h.ask_of(parent, Event::CancelAsked).expect("is held");
+                }
+                let job = h.job(child);
+                match job.life.lease {
+                    Some(lease) => {
+                        let fence = Fence { attempt: job.life.attempt, token: lease.token };
+                        h.succeed(AttemptRef { seq: job.seq, id: child, fence });
+                    }
+                    None if job.life.state == State::Pending => {
+                        h.ask_of(child, Event::CancelAsked).expect("waits");
+                    }
+                    None => {}
+                }
+            }
+        }
+    }
 }
