@@ -8,6 +8,8 @@ use anyhow::Result;
 
 use crate::{crash, fuzz, python, run, server, soak, venv};
 
+/// Seeds of the random histories in CI.
+const RANDOM_SEEDS_CI: &str = "200";
 /// Crash cycles in CI: enough to reach every failpoint, with some kills at random moments.
 const CRASH_CYCLES_CI: usize = 34;
 const CRASH_CYCLES: usize = 5;
@@ -45,6 +47,9 @@ fn rust(sums: &mut Sums) -> Result<()> {
     let mut seen = Sums::default();
     let mut cargo = run::cargo();
     cargo.args(["test", "--workspace", "--no-fail-fast"]);
+    if run::in_ci() {
+        cargo.env("AX_SEEDS", RANDOM_SEEDS_CI);
+    }
     let mut suites = Suites::default();
     let succeeded = run::shown_and_read(&mut cargo, |line| {
         if let Some(suite) = suites.read(line) {
