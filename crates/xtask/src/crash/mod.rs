@@ -28,6 +28,8 @@ use plan::{End, Plan};
 const FAILPOINT_PATIENCE: Duration = Duration::from_secs(3);
 /// How long what is left after the last cycle may stand still.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
+/// How long it may stand still before held jobs are cancelled for the sake of those that wait for them.
+const HELD_PATIENCE: Duration = Duration::from_secs(3);
 const CLIENTS: u64 = 3;
 
 /// What to do.
@@ -262,6 +264,9 @@ impl Run {
             let left = left(&mut control)?;
             if left < least {
                 (least, progress) = (left, Instant::now());
+            } else if progress.elapsed() > HELD_PATIENCE {
+                // What waits for a held job waits for a person, who decides here.
+                control.post("/jobs/cancel", "{\"state\":\"held\"}")?;
             }
             if progress.elapsed() > DRAIN_PATIENCE {
                 let status = control.get("/status")?.body;
