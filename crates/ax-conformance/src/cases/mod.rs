@@ -225,9 +225,11 @@ table! { $
         the_share_of_the_aged_goes_to_the_longest_due
         without_fairness_the_order_is_that_of_due_times
     }
-    flows {
+    flow_tables {
         c033_every_end_of_a_parent_decides_each_kind_of_edge
         every_end_leaves_a_child_that_is_decided_as_the_page_says
+    }
+    flows {
         an_end_leaves_children_that_have_begun_or_ended_alone
         all_success_edges_and_any_failure_edge_count
         c035_a_join_is_decided_once_and_siblings_end_normally

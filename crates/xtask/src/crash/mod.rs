@@ -28,7 +28,7 @@ use plan::{End, Plan};
 const FAILPOINT_PATIENCE: Duration = Duration::from_secs(3);
 /// How long what is left after the last cycle may stand still.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
-/// How long it may stand still before held jobs are cancelled for the sake of those that wait for them.
+/// How long it may stand still before held jobs are run again for the sake of those that wait for them.
 const HELD_PATIENCE: Duration = Duration::from_secs(3);
 const CLIENTS: u64 = 3;
 
@@ -266,7 +266,7 @@ impl Run {
                 (least, progress) = (left, Instant::now());
             } else if progress.elapsed() > HELD_PATIENCE {
                 // What waits for a held job waits for a person, who decides here.
-                control.post("/jobs/cancel", "{\"state\":\"held\"}")?;
+                control.post("/jobs/retry", "{\"state\":\"held\"}")?;
             }
             if progress.elapsed() > DRAIN_PATIENCE {
                 let status = control.get("/status")?.body;
