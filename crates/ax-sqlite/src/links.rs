@@ -17,8 +17,11 @@ use crate::{edges, flows};
 pub(crate) struct Links {
     /// Whom the jobs of the batch wait for.
     parents: HashSet<JobId>,
-    /// Rows that the batch's ids stand for: those it made, or those it found in their place.
+    /// Rows that the batch's ids stand for: those it made, or those it found in their place; of an id that is there twice, the
+    /// first.
     rows: HashMap<JobId, i64>,
+    /// Rows that it made.
+    made: HashMap<JobId, i64>,
     /// Flows by id; `None` = there is no such flow.
     flows: HashMap<JobId, Option<i64>>,
     /// What waits for a map node, and so for the jobs that it makes.
@@ -28,7 +31,7 @@ pub(crate) struct Links {
 impl Links {
     pub(crate) fn of(jobs: &[NewJob]) -> Links {
         let parents = jobs.iter().flat_map(|job| &job.edges).map(|edge| edge.parent).collect();
-        Links { parents, rows: HashMap::new(), flows: HashMap::new(), maps: HashMap::new() }
+        Links { parents, rows: HashMap::new(), made: HashMap::new(), flows: HashMap::new(), maps: HashMap::new() }
     }
 
     /// The marks that the row of `job` gets.
@@ -72,12 +75,13 @@ impl Links {
             if self.parents.contains(&job.spec.id)
                 && let Some((seq, _)) = edges::end_of(tx, answer.id)?
             {
-                self.rows.insert(job.spec.id, seq);
+                self.rows.entry(job.spec.id).or_insert(seq);
             }
             return Ok(());
         }
         let seq = tx.memory.next_seq - 1;
-        self.rows.insert(job.spec.id, seq);
+        self.rows.entry(job.spec.id).or_insert(seq);
+        self.made.insert(job.spec.id, seq);
         let Some(place) = &job.place else { return Ok(()) };
         if let Some(flow) = self.flow(tx, place.flow)? {
             let (made_by, made_index) = place.made_by.map_or((None, None), |(map, n)| (Some(map.0), Some(n)));
@@ -102,7 +106,7 @@ impl Links {
         index: usize,
         job: &NewJob,
     ) -> Result<Result<(), EnqueueRefusal>, StoreError> {
-        let Some(&child) = self.rows.get(&job.spec.id) else { return Ok(Ok(())) };
+        let Some(&child) = self.made.get(&job.spec.id) else { return Ok(Ok(())) };
         let mut decided: Option<(Standing, EdgeKind, Option<bool>)> = None;
         for edge in &job.edges {
             let seq = match self.rows.get(&edge.parent) {
