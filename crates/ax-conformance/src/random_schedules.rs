@@ -2,8 +2,9 @@
 
 use ax_model::firing::{Firing, FiringKind};
 use ax_model::grid::Timing;
-use ax_model::schedule::{CatchUp, Declaration, DeclaredBy, Overlap, Schedule, ScheduleChange, ScheduleSpec, Template};
+use ax_model::schedule::{CatchUp, Declaration, DeclaredBy, Overlap, Schedule, ScheduleChange, ScheduleSpec};
 use ax_model::store::Store;
+use ax_model::template::Template;
 use ax_model::{Clock, Timestamp};
 
 use super::{Pair, QUEUES, TASKS};

@@ -14,6 +14,7 @@ use crate::limits::{Limits, MAX_TRIES};
 use crate::markers::{self, MarkerKind};
 use crate::new_job::{Invalid, JobRequest, NewJob, name};
 use crate::store::NewFlow;
+use crate::template::Template;
 use crate::time::Timestamp;
 
 /// The task of a map node, which every engine does itself: it makes one job for each item of a list.
@@ -131,42 +132,12 @@ fn wrong<T, E>(node: Option<&str>, field: &'static str, problem: impl Into<Strin
 pub struct MapTemplate {
     /// The node's name.
     pub node: String,
-    /// The task of each job.
-    pub task: String,
-    /// Its arguments, with places for the item.
+    /// Its arguments, with places for the item: in the open, so that results of other nodes are filled in too.
     pub args: Box<RawValue>,
-    /// Its keyword arguments, with places for the item.
+    /// Its keyword arguments, the same.
     pub kwargs: Box<RawValue>,
-    /// Everything else that was asked for, as far as it was.
-    #[serde(flatten)]
-    pub rest: MapRest,
-}
-
-/// What a map node hands on as it was asked for.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(default)]
-pub struct MapRest {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    queue: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    priority: Option<i64>,
-    /// Milliseconds; 0 = none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    timeout_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_attempts: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_interruptions: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_base_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_cap_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    on_crash: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    concurrency_key: Option<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tags: Vec<String>,
+    /// Everything else of each job.
+    pub job: Template,
 }
 
 impl MapTemplate {
@@ -184,24 +155,13 @@ impl MapTemplate {
         item: &str,
         made_at: Timestamp,
     ) -> Result<JobRequest, markers::BadMarker> {
-        let rest = self.rest.clone();
         Ok(JobRequest {
             args: with_item(self.args.get(), item)?,
             kwargs: with_item(self.kwargs.get(), item)?,
             id: Some(JobId::derived(&map.0, &index.to_string(), made_at)),
-            queue: rest.queue,
-            priority: rest.priority,
-            timeout_ms: rest.timeout_ms.map(|ms| Some(ms).filter(|ms| *ms > 0)),
-            max_attempts: rest.max_attempts,
-            max_interruptions: rest.max_interruptions,
-            retry_base_ms: rest.retry_base_ms,
-            retry_cap_ms: rest.retry_cap_ms,
-            on_crash: rest.on_crash.and_then(|word| crate::job::OnCrash::from_word(&word)),
-            concurrency_key: rest.concurrency_key,
-            tags: rest.tags,
             root_id: Some(root),
             place: Some(Place { flow, node: item_name(&self.node, index), made_by: Some((map, index)) }),
-            ..JobRequest::new(&self.task, "")
+            ..self.job.request()
         })
     }
 }
@@ -480,37 +440,23 @@ impl NodeRequest {
         known: &HashMap<String, Known>,
         base: JobRequest,
     ) -> Result<JobRequest, FlowError<E>> {
-        let unfit = [
-            (base.key.is_some(), "key"),
-            (base.trace_id.is_some(), "trace_id"),
-            (base.run_at.is_some() || base.delay_ms.is_some(), "delay"),
-            (base.start_before.is_some(), "start_before"),
-        ];
-        if let Some((_, field)) = unfit.iter().find(|(given, _)| *given) {
-            return wrong(Some(&self.name), field, "can't be given to a node that is run over a list");
-        }
         let raw = |text: &str, empty| RawValue::from_string(or_empty(text, empty).to_owned());
         let (Ok(args), Ok(kwargs)) = (raw(&base.args, "[]"), raw(&base.kwargs, "{}")) else {
             return wrong(Some(&self.name), "args", "is not valid JSON");
         };
-        let template = MapTemplate {
-            node: self.name.clone(),
-            task: base.task,
-            args,
-            kwargs,
-            rest: MapRest {
-                queue: base.queue.clone(),
-                priority: base.priority,
-                timeout_ms: base.timeout_ms.map(Option::unwrap_or_default),
-                max_attempts: base.max_attempts,
-                max_interruptions: base.max_interruptions,
-                retry_base_ms: base.retry_base_ms,
-                retry_cap_ms: base.retry_cap_ms,
-                on_crash: base.on_crash.map(|on_crash| on_crash.as_str().to_owned()),
-                concurrency_key: base.concurrency_key.clone(),
-                tags: base.tags.clone(),
-            },
+        // What places the map node itself in its flow is not for the jobs that it makes.
+        let each = JobRequest {
+            id: None,
+            root_id: None,
+            depends_on: vec![],
+            place: None,
+            args: String::new(),
+            kwargs: String::new(),
+            ..base.clone()
         };
+        let job = Template::of(each, "a node that is run over a result")
+            .map_err(|invalid| FlowError::Flow { node: Some(self.name.clone()), invalid })?;
+        let template = MapTemplate { node: self.name.clone(), args, kwargs, job };
         let list = known.get(source).map_or_else(|| markers::result_of(source), Known::marker);
         let Ok(template) = serde_json::to_string(&template) else {
             return wrong(Some(&self.name), "args", "can't be written as JSON");

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::flow::{EdgeKind, FlowRetry};
 use crate::flow_request::{FLOW_TASK, FlowRequest, MapOver, NodeEdge, NodeRequest};
-use crate::new_job::{Invalid, JobRequest};
-use crate::schedule::Template;
+use crate::new_job::Invalid;
+use crate::template::Template;
 
 /// The fields of a flow's request that can be the same each time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ impl FlowTemplate {
                 Some(MapOver::Items(items)) => (Some(items), None),
                 Some(MapOver::Result(over)) => (None, Some(over)),
             };
-            let job = Template::of(node.job).map_err(|invalid| Invalid {
+            let job = Template::of(node.job, "a job of a schedule's flow").map_err(|invalid| Invalid {
                 field: "flow",
                 problem: format!("node {:?}: {}", node.name, invalid.problem),
             })?;
@@ -111,16 +111,11 @@ impl FlowTemplate {
     }
 }
 
-impl From<&FlowTemplate> for JobRequest {
-    fn from(template: &FlowTemplate) -> JobRequest {
-        template.job().request()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ids::JobId;
+    use crate::new_job::JobRequest;
 
     fn request() -> FlowRequest {
         let node = |name: &str, map| NodeRequest {
@@ -149,7 +144,6 @@ mod tests {
         let back = FlowTemplate::of_job(&job.task, &job.args).unwrap();
         assert_eq!((back.request(), &back), (request(), &template));
         assert_eq!(FlowTemplate::of_job("m:f", &job.args), None);
-        assert_eq!(JobRequest::from(&template).task, FLOW_TASK);
     }
 
     #[test]

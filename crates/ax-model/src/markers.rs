@@ -5,6 +5,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use crate::json_text::{space_end, string_end};
+
 /// What goes to a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarkerKind {
@@ -94,26 +96,6 @@ pub fn result_of(name: &str) -> String {
 #[must_use]
 pub fn results_of_map(name: &str) -> String {
     format!("{{\"$map\":{}}}", serde_json::Value::from(name))
-}
-
-/// Behind the string that begins at `at`.
-fn string_end(bytes: &[u8], at: usize) -> usize {
-    let mut end = at + 1;
-    while end < bytes.len() {
-        match bytes[end] {
-            b'\\' => end += 2,
-            b'"' => return end + 1,
-            _ => end += 1,
-        }
-    }
-    bytes.len()
-}
-
-fn space_end(bytes: &[u8], mut at: usize) -> usize {
-    while bytes.get(at).is_some_and(u8::is_ascii_whitespace) {
-        at += 1;
-    }
-    at
 }
 
 /// The marker that the object at `at` is, if its first key says so.

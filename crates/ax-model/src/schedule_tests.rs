@@ -67,21 +67,6 @@ fn c048_zones_that_are_none_are_refused() {
 }
 
 #[test]
-fn a_template_is_the_same_each_time() {
-    let request = JobRequest { priority: Some(2), timeout_ms: Some(None), ..JobRequest::new("m:f", "[1]") };
-    assert_eq!(Template::of(request.clone()).unwrap().request(), request);
-    let text = serde_json::to_string(&Template::of(request.clone()).unwrap()).unwrap();
-    assert_eq!(serde_json::from_str::<Template>(&text).unwrap().request(), request);
-    for once in [
-        JobRequest { key: Some("k".into()), ..request.clone() },
-        JobRequest { run_at: Some(NOW), ..request.clone() },
-        JobRequest { trace_id: Some("t".into()), ..request },
-    ] {
-        assert_eq!(Template::of(once).unwrap_err().field, "job");
-    }
-}
-
-#[test]
 fn a_new_one_fires_after_a_step_and_a_start_of_its_own_is_its_first_tick() {
     assert_eq!(made().next, Some(after(10)));
     let later = ScheduleRequest { start: Some(after(3)), ..request() }.resolve(&Limits::default()).unwrap();

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::grid::Timing;
 use crate::limits::Limits;
-use crate::schedule::{Pause, ScheduleChange, ScheduleRequest, Template, change};
+use crate::schedule::{Pause, ScheduleChange, ScheduleRequest, change};
+use crate::template::Template;
 
 const S: i64 = 1_000_000;
 const NOW: Timestamp = Timestamp(1_700_000_000 * S);

@@ -33,6 +33,7 @@ CREATE TABLE flows (
     cancelled    INTEGER NOT NULL
 );
 CREATE INDEX flows_name ON flows (name);
+CREATE INDEX flows_state ON flows (state);
 
 -- A job's place in a flow. The order of the numbers is the order in which the jobs were made.
 CREATE TABLE places (

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ax_model::KeyId;
 use rusqlite::Connection;
 
+use crate::flows::{head, head_columns};
 use crate::rows::{standing, standing_columns, time};
 
 /// Compares what is kept twice with the rows, and runs SQLite's own check. Reads the whole store.
@@ -50,6 +51,14 @@ pub(crate) fn check(conn: &Connection) -> rusqlite::Result<Vec<String>> {
             faults.push(format!("job {id}: more failures or interruptions than its budget"));
         }
     }
+    let mut statement = conn.prepare(concat!("SELECT ", head_columns!(), ", state FROM flows"))?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let head = head(row)?;
+        if row.get::<_, i64>("state")? != head.state().code() {
+            faults.push(format!("flow {}: what is kept of its state differs from its counts", head.spec.id));
+        }
+    }
     let mut statement = conn.prepare("SELECT lane, state, n FROM lane_counts WHERE n <> 0")?;
     let rows = statement.query_map([], |r| Ok(((r.get(0)?, r.get(1)?), r.get(2)?)))?;
     let kept: BTreeMap<(i64, i64), i64> = rows.collect::<rusqlite::Result<_>>()?;
@@ -86,6 +95,7 @@ pub(crate) fn check(conn: &Connection) -> rusqlite::Result<Vec<String>> {
                  OR (open = 0) <> (finished_at IS NOT NULL)",
             "flows whose counts differ from their jobs",
         ),
+        ("SELECT count(*) FROM flows WHERE seq NOT IN (SELECT flow FROM places)", "flows without jobs"),
         ("SELECT count(*) FROM keys WHERE seq NOT IN (SELECT seq FROM jobs)", "keys of jobs that are gone"),
         ("SELECT count(*) FROM tags WHERE seq NOT IN (SELECT seq FROM jobs)", "tags of jobs that are gone"),
         ("SELECT count(*) FROM attempts WHERE seq NOT IN (SELECT seq FROM jobs)", "attempts of jobs that are gone"),

@@ -4,7 +4,7 @@
 use ax_model::flow::{EdgeKind, EdgeSums, Verdict, skip_reason};
 use ax_model::lifecycle::{Event, decide};
 use ax_model::store::{Also, Skipped, StoreError};
-use ax_model::{JobId, State, Timestamp};
+use ax_model::{JobId, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
 use crate::flows;
@@ -154,7 +154,7 @@ fn skipped(tx: &Tx<'_, '_>, job: &Standing, reason: String) -> Result<Skipped, S
         .map_err(|e| sqlite_error(&e))
 }
 
-/// A job that edges are drawn to: its row, and where it stands.
-pub(crate) fn end_of(tx: &mut Tx<'_, '_>, id: JobId) -> Result<Option<(i64, State)>, StoreError> {
-    Ok(tx.standing_by_id(id)?.map(|standing| (standing.seq, standing.life.state)))
+/// The row of a job that edges are drawn to.
+pub(crate) fn row_of(tx: &Tx<'_, '_>, id: JobId) -> Result<Option<i64>, StoreError> {
+    Ok(tx.standing_by_id(id)?.map(|standing| standing.seq))
 }

@@ -62,8 +62,8 @@ impl Links {
     fn children_of_map(&mut self, tx: &mut Tx<'_, '_>, map: JobId) -> Result<&[(i64, EdgeKind)], StoreError> {
         Ok(match self.maps.entry(map) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(match edges::end_of(tx, map)? {
-                Some((seq, _)) => edges::out_edges(tx, seq, true)?,
+            Entry::Vacant(new) => new.insert(match edges::row_of(tx, map)? {
+                Some(seq) => edges::out_edges(tx, seq, true)?,
                 None => vec![],
             }),
         })
@@ -73,7 +73,7 @@ impl Links {
     pub(crate) fn made(&mut self, tx: &mut Tx<'_, '_>, job: &NewJob, answer: &Enqueued) -> Result<(), StoreError> {
         if !answer.created {
             if self.parents.contains(&job.spec.id)
-                && let Some((seq, _)) = edges::end_of(tx, answer.id)?
+                && let Some(seq) = edges::row_of(tx, answer.id)?
             {
                 self.rows.entry(job.spec.id).or_insert(seq);
             }
@@ -111,7 +111,7 @@ impl Links {
         for edge in &job.edges {
             let seq = match self.rows.get(&edge.parent) {
                 Some(seq) => Some(*seq),
-                None => edges::end_of(tx, edge.parent)?.map(|(seq, _)| seq),
+                None => edges::row_of(tx, edge.parent)?,
             };
             let Some(parent) = seq.map(|seq| tx.standing_by_seq(seq)).transpose()?.flatten() else {
                 return Ok(Err(EnqueueRefusal::UnknownParent { index, parent: edge.parent }));

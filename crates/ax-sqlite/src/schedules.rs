@@ -5,9 +5,10 @@ use ax_model::grid::{Count, Timing};
 use ax_model::lifecycle::Event;
 use ax_model::schedule::{
     CatchUp, Changed, Declaration, DeclaredBy, Overlap, Pause, Schedule, ScheduleChange, ScheduleRefusal, ScheduleSpec,
-    Template, change,
+    change,
 };
 use ax_model::store::{Act, Enqueued, StoreError, Target};
+use ax_model::template::Template;
 use ax_model::ticks::{self, Facts, LATE_MS, Plan, Reason, TickOutcome, TickRecord};
 use ax_model::{JobId, NewJob, State, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};

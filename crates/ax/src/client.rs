@@ -436,7 +436,7 @@ impl Client {
     }
 
     /// Deletes ended jobs in small batches, and tells `deleted` of each. Jobs whose key is still looked for stay. Returns how
-    /// many jobs it deleted.
+    /// many jobs it deleted, and whether it came to the end of the store: a stop of the engine breaks it off.
     ///
     /// # Errors
     /// The store's own trouble; what was deleted stays so.
@@ -444,7 +444,7 @@ impl Client {
         &self,
         request: &PruneRequest,
         mut deleted: impl FnMut(&[JobId]) + Send,
-    ) -> Result<usize, StoreError> {
+    ) -> Result<(usize, bool), StoreError> {
         retention::walk(&self.node, self.cutoffs(request), &mut deleted).await
     }
 }

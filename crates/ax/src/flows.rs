@@ -189,6 +189,11 @@ impl Client {
         self.node.store.upstream(id, limit).await
     }
 
+    async fn flow_head(&self, id: JobId) -> Result<Option<FlowHead>, StoreError> {
+        let filter = FlowFilter { ids: Some((id, id)), ..FlowFilter::default() };
+        Ok(self.node.store.flows(filter, None, 1).await?.flows.pop())
+    }
+
     /// Waits until the flow has ended, all the runs it has by itself included, for at most `limit`; answers its newest run.
     ///
     /// # Errors
@@ -200,14 +205,15 @@ impl Client {
         loop {
             let waiting = node.waiters.register(vec![id]);
             let hint = waiting.hint();
-            let Some(flow) = node.store.flow(id).await? else { return Ok(None) };
-            if let Some(next) = flow.head.next {
+            // Only its head is looked at while it runs: the whole may be ten thousand jobs.
+            let head = self.flow_head(id).await?;
+            if let Some(next) = head.as_ref().and_then(|head| head.next) {
                 id = next;
                 continue;
             }
             let left = deadline.saturating_sub(node.timer.elapsed());
-            if flow.head.state() != FlowState::Running || left.is_zero() {
-                return Ok(Some(flow));
+            if head.is_none_or(|head| head.state() != FlowState::Running) || left.is_zero() {
+                return node.store.flow(id).await;
             }
             let _ = node.timer.timeout(left.min(WAIT_READS_EVERY), hint).await;
         }

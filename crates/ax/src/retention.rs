@@ -85,16 +85,16 @@ pub(crate) async fn prune(node: &Node) -> Result<usize, StoreError> {
     while node.store.prune_ticks(old, BATCH).await? == BATCH && node.stage() < Stage::Draining {
         node.sleep_before(Stage::Draining, PAUSE).await;
     }
-    walk(node, node.options.retention.cutoffs(now), &mut |_| ()).await
+    Ok(walk(node, node.options.retention.cutoffs(now), &mut |_| ()).await?.0)
 }
 
 /// Walks over the whole store in small batches and deletes what ended before its state's cut-off. `deleted` is told of each
-/// batch. Returns how many jobs that were.
+/// batch. Returns how many jobs that were, and whether it came to the end: a stop of the engine breaks it off.
 pub(crate) async fn walk(
     node: &Node,
     cutoffs: Vec<(State, Timestamp)>,
     deleted: &mut (dyn FnMut(&[JobId]) + Send),
-) -> Result<usize, StoreError> {
+) -> Result<(usize, bool), StoreError> {
     let mut broken_off = node.prune_turn.lock().await;
     let mut count = 0;
     loop {
@@ -113,13 +113,13 @@ pub(crate) async fn walk(
                 break;
             }
             if node.stage() >= Stage::Draining {
-                return Ok(count);
+                return Ok((count, false));
             }
             node.sleep_before(Stage::Draining, PAUSE).await;
         }
         *broken_off = false;
         if whole {
-            return Ok(count);
+            return Ok((count, true));
         }
     }
 }

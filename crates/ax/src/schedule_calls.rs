@@ -201,7 +201,7 @@ impl Client {
         }
     }
 
-    async fn try_template(&self, template: &ax_model::schedule::Template) -> Result<(), ScheduleError> {
+    async fn try_template(&self, template: &ax_model::template::Template) -> Result<(), ScheduleError> {
         if let Some(flow) = FlowTemplate::of_job(&template.task, &template.args) {
             self.check_flow(flow.request()).await.map_err(|error| ScheduleError::Flow(Box::new(error)))?;
         }

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use ax_model::firing::{Firing, FiringKind, Ticked};
 use ax_model::flow_request::FLOW_TASK;
-use ax_model::schedule::{Changed, Declaration, DeclaredBy, Schedule, ScheduleChange, ScheduleRefusal, Template};
+use ax_model::schedule::{Changed, Declaration, DeclaredBy, Schedule, ScheduleChange, ScheduleRefusal};
 use ax_model::store::StoreError;
+use ax_model::template::Template;
 use ax_model::ticks::{TickOutcome, TickRecord};
 use ax_model::{JobRequest, NewJob, ScheduleSpec, State, TaskSpec, Timestamp};
 

@@ -5,7 +5,8 @@ mod world;
 use std::sync::Arc;
 
 use ax::model::firing::ToldTick;
-use ax::model::schedule::{CatchUp, Overlap, ScheduleRefusal, ScheduleRequest, TaskSchedule, Template};
+use ax::model::schedule::{CatchUp, Overlap, ScheduleRefusal, ScheduleRequest, TaskSchedule};
+use ax::model::template::Template;
 use ax::model::ticks::{Reason, TickOutcome};
 use ax::{
     Action, Client, Context, Engine, Filter, Handlers, Job, QueueChange, ScheduleError, State, TaskError, TaskSpec,

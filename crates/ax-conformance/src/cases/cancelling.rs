@@ -4,7 +4,7 @@ use ax_model::lifecycle::Failure;
 use ax_model::store::{Act, AttemptRef, Target};
 use ax_model::{Cause, Event, JobRequest, OnCrash, Refusal, State};
 
-use crate::events::{succeeded};
+use crate::events::succeeded;
 use crate::harness::{Harness, done};
 
 const TASK: &str = "cancel:f";

@@ -113,7 +113,8 @@ pub(super) fn c010_a_planned_job_is_handed_out_once(h: &mut Harness) {
 /// C050, F19: a far date overflows something and fires now.
 pub(super) fn c050_far_dates_never_fire_early(h: &mut Harness) {
     const DAY_MS: u64 = 86_400_000;
-    let dates = [START.plus_ms(30 * DAY_MS), START.plus_ms(366 * DAY_MS), Timestamp(Timestamp::MAX.0 - 1), Timestamp::MAX];
+    let dates =
+        [START.plus_ms(30 * DAY_MS), START.plus_ms(366 * DAY_MS), Timestamp(Timestamp::MAX.0 - 1), Timestamp::MAX];
     let ids = h.add_all(dates.iter().map(|at| JobRequest { run_at: Some(*at), ..job("claim:a", 5) }).collect());
     for (at, id) in dates.into_iter().zip(ids) {
         h.clock.set(Timestamp(at.0 - 1));
@@ -170,9 +171,8 @@ pub(super) fn a_start_is_written_first_where_it_matters(h: &mut Harness) {
     let plain = h.add(job("claim:a", 1));
     let hold = h.add(JobRequest { on_crash: Some(OnCrash::Hold), ..job("claim:a", 2) });
     let taken = h.claim(&["claim:a"], 2);
-    let starts = |taken: &[ax_model::store::Claimed]| {
-        taken.iter().map(|c| (c.attempt.id, c.write_start)).collect::<Vec<_>>()
-    };
+    let starts =
+        |taken: &[ax_model::store::Claimed]| taken.iter().map(|c| (c.attempt.id, c.write_start)).collect::<Vec<_>>();
     assert_eq!(starts(&taken), [(plain, false), (hold, true)]);
     h.recover_all();
     let taken = h.claim(&["claim:a"], 2);

@@ -1,10 +1,8 @@
 //! What is stored is what was asked, whole or not at all, and is there after a restart.
 
-use ax_model::store::{EnqueueRefusal, Enqueued};
 use ax_model::new_job::IfExists;
-use ax_model::{
-    Edge, EdgeKind, Event, Job, JobId, JobRequest, Life, NewJob, OnCrash, TaskSpec, Timestamp,
-};
+use ax_model::store::{EnqueueRefusal, Enqueued};
+use ax_model::{Edge, EdgeKind, Event, Job, JobId, JobRequest, Life, NewJob, OnCrash, TaskSpec, Timestamp};
 
 use crate::cases::of_task;
 use crate::harness::{Harness, done};
@@ -99,11 +97,8 @@ fn pair(h: &mut Harness, leader: JobRequest) -> (Vec<NewJob>, JobId, JobId) {
 }
 
 pub(super) fn what_goes_with_a_job_is_stored_exactly_if_that_is_new(h: &mut Harness) {
-    let keyed = |args: &str, if_exists| JobRequest {
-        key: Some("k".to_owned()),
-        if_exists,
-        ..JobRequest::new("new:f", args)
-    };
+    let keyed =
+        |args: &str, if_exists| JobRequest { key: Some("k".to_owned()), if_exists, ..JobRequest::new("new:f", args) };
     let created = |h: &mut Harness, jobs: Vec<NewJob>| {
         let answers = done(h.store().enqueue(jobs)).expect("should be accepted");
         answers.into_iter().map(|answer| answer.created).collect::<Vec<_>>()
@@ -134,10 +129,8 @@ pub(super) fn what_goes_with_a_job_is_stored_exactly_if_that_is_new(h: &mut Harn
 }
 
 pub(super) fn a_chain_that_goes_together_is_stored_whole_or_not(h: &mut Harness) {
-    let mut chain: Vec<NewJob> = ["new:f", "new:g", "new:h", "new:f"]
-        .into_iter()
-        .map(|task| h.resolve(JobRequest::new(task, "[3]")))
-        .collect();
+    let mut chain: Vec<NewJob> =
+        ["new:f", "new:g", "new:h", "new:f"].into_iter().map(|task| h.resolve(JobRequest::new(task, "[3]"))).collect();
     (chain[1].with_previous, chain[2].with_previous) = (true, true);
     let created = |h: &mut Harness, jobs: Vec<NewJob>| {
         let answers = done(h.store().enqueue(jobs)).expect("should be accepted");
@@ -159,7 +152,8 @@ pub(super) fn ten_thousand_jobs_in_one_batch(h: &mut Harness) {
 
 /// C115, C116: NUL escapes, emoji, numbers beyond 64 bits, text that looks like other things.
 pub(super) fn c115_every_text_comes_back_as_it_was(h: &mut Harness) {
-    let args = r#"["a\u0000b", "😀", 123456789012345678901234567890, 1.0, -0.0, 1e-7, "\ud83d\ude00", "\/", {"a":1,"a":2}]"#;
+    let args =
+        r#"["a\u0000b", "😀", 123456789012345678901234567890, 1.0, -0.0, 1e-7, "\ud83d\ude00", "\/", {"a":1,"a":2}]"#;
     let name = "模块:函数 𝕏 \u{202E}rtl\u{10FFFD} '\"\\%_";
     let request = JobRequest {
         kwargs: r#"{ "键" : "値\u0000" }"#.to_owned(),

@@ -15,11 +15,7 @@ fn fair(h: &mut Harness, queue: &str, fair: bool) {
 }
 
 fn job(queue: &str, key: Option<&str>) -> JobRequest {
-    JobRequest {
-        queue: Some(queue.to_owned()),
-        concurrency_key: key.map(str::to_owned),
-        ..JobRequest::new(TASK, "[]")
-    }
+    JobRequest { queue: Some(queue.to_owned()), concurrency_key: key.map(str::to_owned), ..JobRequest::new(TASK, "[]") }
 }
 
 /// Adds jobs one after the other in time.
@@ -40,8 +36,7 @@ pub(super) fn keys_take_turns_in_a_fair_queue(h: &mut Harness) {
     for n in [1, 2, 3, 4] {
         taken.extend(h.claim_ids(&[TASK, OTHER], n));
     }
-    let expected =
-        [large[0], small[0], large[1], small[1], large[2], small[2], large[3], other[0], large[4], large[5]];
+    let expected = [large[0], small[0], large[1], small[1], large[2], small[2], large[3], other[0], large[4], large[5]];
     assert_eq!(taken, expected);
     // One who comes back is served at once, and once a round.
     let again = add(h, vec![job("q", Some("small")); 2]);

@@ -160,7 +160,8 @@ fn child_in(h: &mut Harness, state: &str, parent: JobId, kind: EdgeKind) -> JobI
     h.ask_of(gone, Event::CancelAsked).expect("waits");
     match state {
         "ready because another failure edge held" | "running" => {
-            let dead = h.add(JobRequest { start_before: Some(h.now().plus_ms(1)), ..JobRequest::new("flow:never", "[]") });
+            let dead =
+                h.add(JobRequest { start_before: Some(h.now().plus_ms(1)), ..JobRequest::new("flow:never", "[]") });
             h.clock.advance(1);
             done(h.store().expire(10));
             let child = h.add(after(&[(dead, EdgeKind::Failure), (parent, kind)]));

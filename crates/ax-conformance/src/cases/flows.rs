@@ -218,7 +218,13 @@ pub(super) fn a_retry_leaves_what_has_begun(h: &mut Harness) {
 }
 
 /// A flow of named jobs; `edges` are (child, parent, kind) by place.
-fn submit(h: &mut Harness, max: u32, retry: FlowRetry, n: usize, edges: &[(usize, usize, EdgeKind)]) -> (JobId, Vec<JobId>) {
+fn submit(
+    h: &mut Harness,
+    max: u32,
+    retry: FlowRetry,
+    n: usize,
+    edges: &[(usize, usize, EdgeKind)],
+) -> (JobId, Vec<JobId>) {
     let flow = h.new_id();
     let ids: Vec<JobId> = (0..n).map(|_| h.new_id()).collect();
     let jobs: Vec<NewJob> = (0..n)
@@ -234,7 +240,8 @@ fn submit(h: &mut Harness, max: u32, retry: FlowRetry, n: usize, edges: &[(usize
             })
         })
         .collect();
-    let header = NewFlow { id: flow, name: "nightly".to_owned(), max_attempts: max, retry, root_id: flow, created_at: h.now() };
+    let header =
+        NewFlow { id: flow, name: "nightly".to_owned(), max_attempts: max, retry, root_id: flow, created_at: h.now() };
     let stored = done(h.store().submit_flow(header.clone(), jobs.clone())).expect("a valid flow");
     assert!(stored.iter().all(|one| one.created));
     let again = done(h.store().submit_flow(header, jobs)).expect("a repeat is no error");
@@ -429,7 +436,8 @@ pub(super) fn what_a_map_node_makes_is_waited_for(h: &mut Harness) {
 /// A flow is kept as long as any of its jobs would be needed to run it again, and goes as a whole.
 pub(super) fn a_flow_is_pruned_as_a_whole_by_how_it_ended(h: &mut Harness) {
     let (flow, ids) = submit(h, 1, FlowRetry::Failed, 4, NIGHTLY);
-    let others: Vec<JobId> = done(h.store().flows(FlowFilter::default(), None, 100)).flows.iter().map(|f| f.spec.id).collect();
+    let others: Vec<JobId> =
+        done(h.store().flows(FlowFilter::default(), None, 100)).flows.iter().map(|f| f.spec.id).collect();
     assert_eq!(others, [flow]);
     run(h, ids[0], None);
     run(h, ids[1], Some(Failure::Fatal));

@@ -234,7 +234,8 @@ pub(super) fn c098_other_content_is_a_conflict_and_other_key_order_is_not(h: &mu
     let same = JobRequest { kwargs: r#"{"b": {"d": 3, "c": 2}, "a": 1}"#.to_owned(), ..keyed("k", "[ 1 ]") };
     assert_eq!(ask(h, same), Ok((id, false)));
     let conflict = Err(EnqueueRefusal::KeyConflict { index: 0, existing: id });
-    for other in [keyed("k", "[2]"), keyed("k", "[1]"), JobRequest { kwargs: r#"{"a":1}"#.into(), ..keyed("k", "[1]") }] {
+    for other in [keyed("k", "[2]"), keyed("k", "[1]"), JobRequest { kwargs: r#"{"a":1}"#.into(), ..keyed("k", "[1]") }]
+    {
         assert_eq!(ask(h, other), conflict);
     }
 }

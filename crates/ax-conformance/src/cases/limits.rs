@@ -48,7 +48,8 @@ pub(super) fn a_limit_of_a_key_is_its_own_else_that_of_every_key(h: &mut Harness
 
 pub(super) fn a_task_is_limited_over_all_its_queues(h: &mut Harness) {
     h.limit_of(Scope::Task, TASK, Some(2));
-    let in_queue = |queue: &str, task: &str| JobRequest { queue: Some(queue.to_owned()), ..JobRequest::new(task, "[]") };
+    let in_queue =
+        |queue: &str, task: &str| JobRequest { queue: Some(queue.to_owned()), ..JobRequest::new(task, "[]") };
     let ids = h.add_all(vec![
         in_queue("q", TASK),
         in_queue("r", TASK),
@@ -252,7 +253,8 @@ pub(super) fn a_declaration_does_not_undo_what_people_changed(h: &mut Harness) {
 pub(super) fn a_key_is_counted_and_listed_like_any_job(h: &mut Harness) {
     let ids = h.add_all(vec![keyed("a"), JobRequest::new(TASK, "[]"), keyed("b")]);
     let later = h.add(JobRequest { delay_ms: Some(9_000), ..keyed("a") });
-    let of_task = |ready| Filter { task: Some(TASK.to_owned()), states: vec![State::Pending], ready, ..Filter::default() };
+    let of_task =
+        |ready| Filter { task: Some(TASK.to_owned()), states: vec![State::Pending], ready, ..Filter::default() };
     let found = |h: &Harness, ready| h.walk(&of_task(ready), 2).iter().map(|job| job.spec.id).collect::<Vec<_>>();
     assert_eq!(found(h, true), [ids[2], ids[1], ids[0]]);
     assert_eq!(found(h, false), [later, ids[2], ids[1], ids[0]]);
@@ -266,10 +268,8 @@ pub(super) fn a_key_is_counted_and_listed_like_any_job(h: &mut Harness) {
 
 /// C033: what waits for another job, or is skipped because of it, holds no place; a parent and its child may share a key.
 pub(super) fn c033_a_child_takes_a_place_of_its_key_only_when_it_runs(h: &mut Harness) {
-    let child_of = |parent: JobId| JobRequest {
-        depends_on: vec![Edge { parent, kind: EdgeKind::Success }],
-        ..keyed("k")
-    };
+    let child_of =
+        |parent: JobId| JobRequest { depends_on: vec![Edge { parent, kind: EdgeKind::Success }], ..keyed("k") };
     let parent = h.add(keyed("k"));
     let child = h.add(child_of(parent));
     h.clock.advance(1);

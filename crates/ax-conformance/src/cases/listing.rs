@@ -64,8 +64,12 @@ pub(super) fn every_filter_finds_its_jobs(h: &mut Harness) {
 /// What a beginning of an id is found by.
 pub(super) fn ids_are_found_by_their_range(h: &mut Harness) {
     let named = |text: &str| text.parse::<JobId>().expect("an id");
-    let all = ["abcd0000-0000-7000-8000-000000000000", "abcd0000-0000-7000-8000-000000000001", "abcdffff-ffff-ffff-ffff-ffffffffffff"]
-        .map(named);
+    let all = [
+        "abcd0000-0000-7000-8000-000000000000",
+        "abcd0000-0000-7000-8000-000000000001",
+        "abcdffff-ffff-ffff-ffff-ffffffffffff",
+    ]
+    .map(named);
     h.add(JobRequest { id: Some(named("abccffff-ffff-ffff-ffff-ffffffffffff")), ..job() });
     for id in all {
         h.add(JobRequest { id: Some(id), ..job() });
@@ -175,7 +179,18 @@ pub(super) fn c113_the_last_page_says_so(h: &mut Harness) {
 
 /// C116: names in Chinese, right-to-left, or outside the basic plane are names like any other.
 pub(super) fn c115_names_in_any_script_are_found(h: &mut Harness) {
-    for name in ["模块:函数", "\u{1F600}\u{1F468}\u{200D}\u{1F469}", "שלום:עולם", "é", "e\u{301}", "𝕏", " lead", "a%_b", "A", "a"] {
+    for name in [
+        "模块:函数",
+        "\u{1F600}\u{1F468}\u{200D}\u{1F469}",
+        "שלום:עולם",
+        "é",
+        "e\u{301}",
+        "𝕏",
+        " lead",
+        "a%_b",
+        "A",
+        "a",
+    ] {
         let id = h.add(JobRequest {
             queue: Some(name.to_owned()),
             tags: vec![name.to_owned()],
@@ -196,7 +211,8 @@ pub(super) fn c115_names_in_any_script_are_found(h: &mut Harness) {
 
 /// C125, F69: text that looks like SQL in every field and every filter.
 pub(super) fn c125_what_looks_like_sql_is_only_text(h: &mut Harness) {
-    let nasty = ["'; DROP TABLE jobs;--", "x' OR '1'='1", "\" OR 1=1 --", "%", "_", "?1", "\\", "null", "1; DELETE FROM jobs"];
+    let nasty =
+        ["'; DROP TABLE jobs;--", "x' OR '1'='1", "\" OR 1=1 --", "%", "_", "?1", "\\", "null", "1; DELETE FROM jobs"];
     let long = "x".repeat(1 << 20);
     let mine = h.add(job());
     let before = h.counts();

@@ -1,12 +1,12 @@
 //! Schedules and their ticks: what is kept, what is decided once, and what a tick does to jobs.
 
+use ax_model::firing::{Firing, FiringKind, Ticked};
 use ax_model::grid::Timing;
 use ax_model::limits::Limits;
 use ax_model::schedule::{
     CatchUp, Declaration, DeclaredBy, Overlap, Schedule, ScheduleChange, ScheduleRefusal, ScheduleRequest, ScheduleSpec,
-    Template,
 };
-use ax_model::firing::{Firing, FiringKind, Ticked};
+use ax_model::template::Template;
 use ax_model::ticks::{QUEUED_MAX, Reason, TickOutcome, TickRecord, job_id};
 use ax_model::{JobId, JobRequest, State, Tick, Timestamp};
 

@@ -65,6 +65,11 @@ impl Prune {
         match self.dry_run {
             true if answer["more"] == true => show::line(format!("more than {count} would be deleted"))?,
             true => show::line(format!("{count} would be deleted"))?,
+            false if answer["more"] == true => {
+                show::line(format!(
+                    "{count} deleted; the server stopped before it was through: give the command again"
+                ))?;
+            }
             false => show::line(format!("{count} deleted"))?,
         }
         if let Some((before, after)) = given_back {

@@ -22,7 +22,7 @@ const COUNTED: usize = 1_000_000;
 struct Done {
     /// Jobs that were deleted, or, of a dry run, that would be.
     deleted: u64,
-    /// A dry run stopped counting.
+    /// A dry run stopped counting; or the server stopped in the middle, and there may be more to delete.
     more: bool,
     dry_run: bool,
 }
@@ -45,9 +45,9 @@ pub(super) async fn prune(State(shared): State<Shared>, body: Body) -> Answer {
         };
         client.prune(&request, forget).await
     });
-    let deleted = done.await.map_err(|e| Problem::new(Code::Internal, e.to_string()))??;
+    let (deleted, whole) = done.await.map_err(|e| Problem::new(Code::Internal, e.to_string()))??;
     tracing::info!(deleted, "jobs were deleted by hand");
-    Ok(json(StatusCode::OK, &Done { deleted: deleted as u64, more: false, dry_run }))
+    Ok(json(StatusCode::OK, &Done { deleted: deleted as u64, more: !whole, dry_run }))
 }
 
 fn request(body: &[u8]) -> Result<(PruneRequest, bool), Problem> {

@@ -1,9 +1,12 @@
 //! `[schedules.NAME]` of `rea.toml`: jobs that run by the clock.
 
+use std::collections::BTreeMap;
+
 use ax::model::catalogue::nearest;
 use ax::model::limits::{Limits, MAX_SPAN_MS};
 use ax::model::schedule::{EVERY_MIN_MS, ScheduleRequest};
-use serde_json::{Map, Number, Value as Json};
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
@@ -12,6 +15,7 @@ use super::value::{Kind, Value};
 use super::{BadSetting, bad};
 use crate::wire::number::Seconds;
 use crate::wire::schedule_request::Given;
+use crate::wire::toml::value_to_json;
 
 /// The table that holds them.
 pub(super) const SECTION: &str = "schedules";
@@ -47,6 +51,9 @@ const KWARGS: &str = "kwargs";
 const FLOW: &str = "flow";
 const FLOW_FORM: &str = "[schedules.nightly.flow]\nname = \"nightly\"\nnodes.fetch = { task = \"m:fetch\" }";
 
+/// Fields of a request, each as JSON text: numbers and the order of nodes stay as they stand in the file.
+type Fields = BTreeMap<String, Box<RawValue>>;
+
 /// A schedule of the file, and its words: it is applied again when these change.
 pub type Declared = (ScheduleRequest, String);
 
@@ -70,13 +77,13 @@ fn one(all: &Table<'_>, name: &Spanned<DeString<'_>>, value: &Spanned<DeValue<'_
         );
     };
     let table = Table { name: &whole, table, place: all.place };
-    let (mut body, mut job) = (Map::new(), Map::new());
-    body.insert("name".to_owned(), Json::from(&**name));
+    let (mut body, mut job) = (Fields::new(), Fields::new());
+    body.insert("name".to_owned(), raw(&**name));
     for (key, value) in table.entries() {
         field(&mut body, &mut job, &table, key, value)?;
     }
     match (job.contains_key("task"), body.contains_key(FLOW)) {
-        (true, _) => drop(body.insert("job".to_owned(), Json::Object(job))),
+        (true, _) => drop(body.insert("job".to_owned(), raw(&job))),
         (false, true) if job.is_empty() => {}
         (false, true) => {
             return bad(
@@ -87,7 +94,7 @@ fn one(all: &Table<'_>, name: &Spanned<DeString<'_>>, value: &Spanned<DeValue<'_
         (false, false) => return bad(format!("{at}: the schedule {name} has no task and no flow"), JOB[0].2),
     }
     // The file says the same as a client would; it is read by the same rules.
-    let words = Json::Object(body).to_string();
+    let words = raw(&body).get().to_owned();
     let request = Given::parse(words.as_bytes()).and_then(Given::create).map_err(|problem| BadSetting {
         problem: format!("{at}: {whole}: {}", problem.detail()),
         hint: "docs/schedules.md".to_owned(),
@@ -99,29 +106,27 @@ fn one(all: &Table<'_>, name: &Spanned<DeString<'_>>, value: &Spanned<DeValue<'_
 }
 
 fn field(
-    body: &mut Map<String, Json>,
-    job: &mut Map<String, Json>,
+    body: &mut Fields,
+    job: &mut Fields,
     table: &Table<'_>,
     key: &Spanned<DeString<'_>>,
     value: &Spanned<DeValue<'_>>,
 ) -> Result<(), BadSetting> {
     let (at, name) = (table.place.of(&value.span()), key.get_ref());
     let whole = table.whole(name);
-    if let ARGS | KWARGS = &**name {
-        let fits = matches!((&**name, value.get_ref()), (ARGS, DeValue::Array(_)) | (KWARGS, DeValue::Table(_)));
-        let read = if fits { json(value.get_ref()) } else { None };
-        let hint = if **name == *ARGS { r#"args = [1001, "en"]"# } else { r#"kwargs = { lang = "en" }"# };
-        let wrong = || BadSetting {
-            problem: format!("{at}: {whole} must be such as JSON has, without dates"),
-            hint: hint.to_owned(),
+    if let ARGS | KWARGS | FLOW = &**name {
+        let (fits, kind, form) = match (&**name, value.get_ref()) {
+            (ARGS, of) => (matches!(of, DeValue::Array(_)), "an array", r#"args = [1001, "en"]"#),
+            (KWARGS, of) => (matches!(of, DeValue::Table(_)), "a table", r#"kwargs = { lang = "en" }"#),
+            (_, of) => (matches!(of, DeValue::Table(_)), "a table", FLOW_FORM),
         };
-        job.insert(name.to_string(), read.ok_or_else(wrong)?);
-        return Ok(());
-    }
-    if **name == *FLOW {
-        let read = if matches!(value.get_ref(), DeValue::Table(_)) { json(value.get_ref()) } else { None };
-        let Some(flow) = read else { return bad(format!("{at}: {whole} must be a table with a flow"), FLOW_FORM) };
-        body.insert(FLOW.to_owned(), flow);
+        let read = if fits { value_to_json(value) } else { Err(format!("must be {kind}")) };
+        let read = match read {
+            Ok(read) => read,
+            Err(problem) => return bad(format!("{at}: {whole}: {problem}"), form),
+        };
+        let into = if **name == *FLOW { body } else { job };
+        into.insert(name.to_string(), read);
         return Ok(());
     }
     let of_timing = TIMING.iter().find(|(known, ..)| *known == &**name);
@@ -135,10 +140,10 @@ fn field(
         return bad(format!("{}: there is no setting {whole}", table.place.of(&key.span())), hint);
     };
     let value = match table.checked(&whole, *kind, value, (*example).to_owned())? {
-        Value::Text(text) => Json::from(text),
-        Value::List(texts) => Json::from(texts),
-        Value::Whole(number) => Json::from(number),
-        Value::Span(span) => serde_json::to_value(span.map(Seconds)).unwrap_or_default(),
+        Value::Text(text) => raw(&text),
+        Value::List(texts) => raw(&texts),
+        Value::Whole(number) => raw(&number),
+        Value::Span(span) => raw(&span.map(Seconds)),
         _ => return bad(format!("{at}: {whole} is of another kind"), *example),
     };
     let into = if of_timing.is_some() { body } else { job };
@@ -146,22 +151,9 @@ fn field(
     Ok(())
 }
 
-/// A value of TOML as JSON; `None` for what JSON does not have.
-fn json(value: &DeValue<'_>) -> Option<Json> {
-    Some(match value {
-        DeValue::String(text) => Json::from(&**text),
-        DeValue::Boolean(yes) => Json::from(*yes),
-        DeValue::Integer(number) => Json::from(i64::from_str_radix(number.as_str(), number.radix()).ok()?),
-        DeValue::Float(number) => Json::Number(Number::from_f64(number.as_str().parse().ok()?)?),
-        DeValue::Array(items) => Json::Array(items.iter().map(|item| json(item.get_ref())).collect::<Option<_>>()?),
-        DeValue::Table(table) => {
-            let one = |(key, value): (&Spanned<DeString<'_>>, &Spanned<DeValue<'_>>)| {
-                Some((key.get_ref().to_string(), json(value.get_ref())?))
-            };
-            Json::Object(table.iter().map(one).collect::<Option<_>>()?)
-        }
-        DeValue::Datetime(_) => return None,
-    })
+/// What can't be written is `null`: no field takes it.
+fn raw<T: Serialize + ?Sized>(value: &T) -> Box<RawValue> {
+    to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
 #[cfg(test)]
@@ -184,7 +176,7 @@ mod tests {
             timezone = "Asia/Shanghai"
             catch_up = "none"
             task = "m:report"
-            args = [1001, "en", 1.5, true, [1]]
+            args = [1001, "en", 1.50, true, [18446744073709551617]]
             kwargs = { deep = { a = 1 } }
             timeout = "none"
             tags = ["a", "b"]
@@ -196,12 +188,15 @@ mod tests {
         let (nightly, words) = &all[0];
         assert_eq!((nightly.name.as_str(), nightly.timezone.as_deref()), ("nightly", Some("Asia/Shanghai")));
         let job = &nightly.template;
-        assert_eq!((job.args.as_str(), job.kwargs.as_str()), (r#"[1001,"en",1.5,true,[1]]"#, r#"{"deep":{"a":1}}"#));
+        assert_eq!(
+            (job.args.as_str(), job.kwargs.as_str()),
+            (r#"[1001,"en",1.50,true,[18446744073709551617]]"#, r#"{"deep":{"a":1}}"#)
+        );
         assert_eq!((job.timeout_ms, job.tags.len()), (Some(None), 2));
         assert_eq!((all[1].0.every_ms, all[1].0.template.retry_base_ms), (Some(1_500), Some(60_000)));
         // Order and white space are no other words.
         let again = "[schedules.nightly]\ntask='m:report'\ntags = [\"a\", \"b\"]\ntimeout = \"none\"\nkwargs = { deep = { a = 1 } }\n\
-                     args = [1001,\"en\",1.5,true,[1]]\ncatch_up = \"none\"\ntimezone = \"Asia/Shanghai\"\ncron = \"0 2 * * *\"";
+                     args = [1001,\"en\",1.50,true,[18446744073709551617]]\ncatch_up = \"none\"\ntimezone = \"Asia/Shanghai\"\ncron = \"0 2 * * *\"";
         assert_eq!(parsed(again).unwrap()[0].1, *words);
     }
 
@@ -227,8 +222,12 @@ mod tests {
             ),
             ("[schedules.a]\ntask = \"f\"\ncron = \"@daily\"\ntimezone = \"Mars\"", "there is no time zone", ""),
             ("[schedules.a]\ntask = \"f\"\ncron = \"@daily\"\nevery = \"5s\"", "every: give cron or every", ""),
-            ("[schedules.a]\ntask = \"f\"\nargs = 1", "rea.toml:3: schedules.a.args must be", "[1001"),
-            ("[schedules.a]\ntask = \"f\"\nargs = [2026-01-01]", "schedules.a.args must be such as JSON has", ""),
+            ("[schedules.a]\ntask = \"f\"\nargs = 1", "rea.toml:3: schedules.a.args: must be an array", "[1001"),
+            (
+                "[schedules.a]\ntask = \"f\"\nargs = [2026-01-01]",
+                "rea.toml:3: schedules.a.args: 2026-01-01 is no instant",
+                "[1001",
+            ),
             ("[schedules.a]\ntask = \"f\"\noverlap = \"no\"", "rea.toml:3: schedules.a.overlap", "skip"),
             ("[schedules]\na = 3", "schedules.a must be a table", "[schedules.a]"),
         ] {

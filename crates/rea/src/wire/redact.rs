@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use ax::model::json_text::{space_end, string_end};
 use serde_json::value::RawValue;
 
 /// What stands for a value that is not shown.
@@ -49,12 +50,12 @@ impl Redact {
                 continue;
             }
             let (start, end) = (at, string_end(bytes, at));
-            let after = skip_space(bytes, end);
+            let after = space_end(bytes, end);
             at = end;
             if bytes.get(after) != Some(&b':') || !self.covers(&name(&json[start..end])) {
                 continue;
             }
-            let value = skip_space(bytes, after + 1);
+            let value = space_end(bytes, after + 1);
             at = value_end(bytes, value);
             // Nothing is hidden that is nothing.
             if matches!(&bytes[value..at], b"null" | b"true" | b"false" | b"\"\"") {
@@ -70,26 +71,6 @@ impl Redact {
         out.extend_from_slice(&bytes[copied..]);
         String::from_utf8(out).ok()
     }
-}
-
-/// The end of the string that begins at `at`, behind its quote.
-fn string_end(bytes: &[u8], at: usize) -> usize {
-    let mut end = at + 1;
-    while end < bytes.len() {
-        match bytes[end] {
-            b'\\' => end += 2,
-            b'"' => return end + 1,
-            _ => end += 1,
-        }
-    }
-    bytes.len()
-}
-
-fn skip_space(bytes: &[u8], mut at: usize) -> usize {
-    while bytes.get(at).is_some_and(u8::is_ascii_whitespace) {
-        at += 1;
-    }
-    at
 }
 
 /// The end of the value that begins at `at`.

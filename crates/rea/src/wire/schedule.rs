@@ -9,7 +9,7 @@ use ax::model::firing::{TickRun, ToldTick};
 use ax::model::flow_request::FLOW_TASK;
 use ax::model::flow_template::FlowTemplate;
 use ax::model::grid::Timing;
-use ax::model::schedule::Template;
+use ax::model::template::Template;
 use serde::Serialize;
 use serde_json::value::RawValue;
 

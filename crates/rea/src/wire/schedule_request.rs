@@ -3,7 +3,8 @@
 use ax::model::flow_request::OWN_TASKS;
 use ax::model::flow_template::FlowTemplate;
 use ax::model::limits::Limits;
-use ax::model::schedule::{CatchUp, Overlap, ScheduleRequest, Template};
+use ax::model::schedule::{CatchUp, Overlap, ScheduleRequest};
+use ax::model::template::Template;
 
 use crate::error::Problem;
 use crate::wire::flow;
@@ -65,7 +66,7 @@ impl Given {
                 if OWN_TASKS.contains(&asked.job.task.as_str()) {
                     return Err(Problem::field("job", "is a task that rea does itself; for a flow give \"flow\""));
                 }
-                self.starts(name, Template::of(asked.job)?)?;
+                self.starts(name, Template::of(asked.job, "a schedule's job")?)?;
             }
             ("flow", _) => {
                 let flow = flow::parse(json.as_bytes(), &Limits::default())?;

@@ -30,6 +30,15 @@ pub fn to_json(text: &str) -> Result<String, BadToml> {
     Ok(json)
 }
 
+/// One value as JSON.
+///
+/// # Errors
+/// What of it has no meaning.
+pub(crate) fn value_to_json(value: &toml::Spanned<DeValue<'_>>) -> Result<Box<RawValue>, String> {
+    let text = of_value(value).map_err(|wrong| wrong.problem)?;
+    RawValue::from_string(text).map_err(|e| e.to_string())
+}
+
 struct Wrong {
     at: Range<usize>,
     problem: String,
