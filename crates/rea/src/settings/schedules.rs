@@ -42,6 +42,7 @@ const JOB: &[(&str, Kind, &str)] = &[
     ("retry_base", SPAN, r#"retry_base = "10s""#),
     ("retry_cap", SPAN, r#"retry_cap = "2m""#),
     ("on_crash", Kind::Word(&["retry", "hold"]), r#"on_crash = "hold""#),
+    ("concurrency_key", Kind::Text, r#"concurrency_key = "account-7""#),
     ("tags", Kind::List, r#"tags = ["nightly"]"#),
 ];
 /// Keys whose values are passed on as they are.
@@ -179,6 +180,7 @@ mod tests {
             args = [1001, "en", 1.50, true, [18446744073709551617]]
             kwargs = { deep = { a = 1 } }
             timeout = "none"
+            concurrency_key = "region-emea"
             tags = ["a", "b"]
             [schedules.poll]
             every = "1.5s"
@@ -193,9 +195,10 @@ mod tests {
             (r#"[1001,"en",1.50,true,[18446744073709551617]]"#, r#"{"deep":{"a":1}}"#)
         );
         assert_eq!((job.timeout_ms, job.tags.len()), (Some(None), 2));
+        assert_eq!(job.concurrency_key.as_deref(), Some("region-emea"));
         assert_eq!((all[1].0.every_ms, all[1].0.template.retry_base_ms), (Some(1_500), Some(60_000)));
         // Order and white space are no other words.
-        let again = "[schedules.nightly]\ntask='m:report'\ntags = [\"a\", \"b\"]\ntimeout = \"none\"\nkwargs = { deep = { a = 1 } }\n\
+        let again = "[schedules.nightly]\ntask='m:report'\ntags = [\"a\", \"b\"]\ntimeout = \"none\"\nconcurrency_key = \"region-emea\"\nkwargs = { deep = { a = 1 } }\n\
                      args = [1001,\"en\",1.50,true,[18446744073709551617]]\ncatch_up = \"none\"\ntimezone = \"Asia/Shanghai\"\ncron = \"0 2 * * *\"";
         assert_eq!(parsed(again).unwrap()[0].1, *words);
     }
