@@ -40,6 +40,7 @@ mod metrics;
 mod node;
 mod open;
 mod options;
+mod own_task;
 mod retention;
 pub mod runner;
 mod schedule_calls;

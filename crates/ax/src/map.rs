@@ -3,17 +3,16 @@
 //! The jobs are stored in parts, each a transaction. Their ids come of the map node's own, so that a part that was stored
 //! before a crash is met again and not stored twice.
 
+use ax_model::TaskSpec;
 use ax_model::flow_request::{MAP_TASK, MapTemplate};
 use ax_model::limits::MAP_ITEMS_MAX;
-use ax_model::store::{Claimed, Reply};
-use ax_model::{Cause, ErrorInfo, TaskSpec};
+use ax_model::store::Claimed;
 use serde_json::value::RawValue;
 
 use crate::board::Live;
 use crate::client::{Client, EnqueueLog};
 use crate::enqueue_error::EnqueueError;
-use crate::health::Backoff;
-use crate::node::{Node, Stage};
+use crate::own_task::{again, fatal};
 use crate::runner::Outcome;
 
 /// Jobs in one transaction.
@@ -27,10 +26,6 @@ pub(crate) fn spec() -> TaskSpec {
         doc: Some("Makes a job for each item of a list; rea does this itself".to_owned()),
         ..TaskSpec::default()
     }
-}
-
-fn fatal(kind: &str, message: impl Into<String>) -> Outcome {
-    Outcome::Fatal(ErrorInfo::new(Cause::Fatal, kind, message))
 }
 
 /// Makes the jobs. The list is the first of its arguments, filled in already.
@@ -67,7 +62,7 @@ async fn make(
 ) -> Result<(), Outcome> {
     let node = &client.node;
     let map = job.attempt.id;
-    let row = again(node, || node.store.get(map)).await?;
+    let row = again(node, "map", || node.store.get(map)).await?;
     let Some((place, tick)) = row.and_then(|row| Some((row.place?, row.spec.tick))) else {
         return Err(fatal("NotInAFlow", "a map node is always in a flow"));
     };
@@ -77,34 +72,16 @@ async fn make(
         let request = template.request(map, place.flow, job.root_id, index, item.get(), job.created_at);
         requests.push(request.map_err(|bad| fatal("BadArguments", bad.to_string()))?);
     }
-    let tasks = again(node, || Box::pin(node.catalogue_read())).await?;
+    let tasks = again(node, "map", || Box::pin(node.catalogue_read())).await?;
     let resolve = |(index, request)| client.resolve(index, request, &tasks);
     let jobs: Result<Vec<_>, EnqueueError> = requests.into_iter().enumerate().map(resolve).collect();
     let mut jobs = jobs.map_err(|refusal| fatal("ItemRefused", refusal.to_string()))?;
     jobs.iter_mut().for_each(|job| job.spec.tick.clone_from(&tick));
     let log = EnqueueLog::of(&jobs);
-    let stored = again(node, || node.store.enqueue(jobs.clone())).await?;
+    let stored = again(node, "map", || node.store.enqueue(jobs.clone())).await?;
     match stored {
         Ok(stored) => log.write(node, &stored),
         Err(refusal) => return Err(fatal("ItemRefused", EnqueueError::from(refusal).to_string())),
     }
     Ok(())
-}
-
-/// Asks the store until it answers, or the engine stops.
-async fn again<'a, T>(node: &'a Node, ask: impl Fn() -> Reply<'a, T> + Send) -> Result<T, Outcome> {
-    let mut backoff = Backoff::new();
-    loop {
-        match ask().await {
-            Ok(answer) => return Ok(answer),
-            Err(error) if error.is_temporary() && node.stage() < Stage::Draining => {
-                node.troubles.report(&node.timer, "map", &error);
-                node.sleep_before(Stage::Draining, backoff.next()).await;
-            }
-            Err(error) => {
-                let error = ErrorInfo::new(Cause::Interrupted, "store", error.to_string());
-                return Err(Outcome::Interrupted(error));
-            }
-        }
-    }
 }

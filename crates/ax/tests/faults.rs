@@ -6,8 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use ax::model::flow_template::FlowTemplate;
+use ax::model::schedule::ScheduleRequest;
 use ax::{
-    Action, Context, Engine, Handlers, JobRequest, OnCrash, State, Store, StoreErrorKind, SystemClock, TaskError,
+    Action, Context, Engine, FlowBuilder, Handlers, Item, JobRequest, OnCrash, State, Store, StoreErrorKind,
+    SystemClock, TaskError,
 };
 use ax_conformance::FaultyStore;
 use ax_conformance::faulty_store::{Call, Fault, Sleep};
@@ -21,6 +24,7 @@ on_every_store! {
     c081_a_full_disk_pauses_the_claims_and_they_resume_alone;
     damage_stops_the_claims;
     c115_what_the_store_cannot_take_of_one_job_harms_no_other;
+    a_full_disk_costs_the_engines_own_tasks_nothing;
 }
 
 fn sleep() -> Sleep {
@@ -188,4 +192,37 @@ async fn c115_what_the_store_cannot_take_of_one_job_harms_no_other(on: On) {
     }
     assert!(engine.client().health().claiming);
     engine.stop(Duration::from_secs(1)).await;
+}
+
+/// What starts a schedule's flow, and what makes the jobs of a map, dies of its first interruption here; the store is full three times.
+async fn a_full_disk_costs_the_engines_own_tasks_nothing(on: On) {
+    let w = World::new(on);
+    let (store, _dir) = world::open(on, Arc::new(SystemClock));
+    let full = Fault::Before(StoreErrorKind::Full);
+    let script: Vec<_> = [Call::SubmitFlow, Call::Enqueue].into_iter().flat_map(|call| [(call, full); 3]).collect();
+    let faulty = Arc::new(FaultyStore::scripted(Arc::clone(&store), &script, sleep()));
+    let mut options = real_options(&w.steps);
+    options.defaults.policy.max_interruptions = 1;
+    let engine = Engine::open_store(faulty, options);
+    let mut handlers = Handlers::new(2);
+    handlers.add("list", |_: Context, (): ()| async { Ok::<_, TaskError>(vec![1u64, 2]) });
+    handlers.add("double", |_: Context, (n,): (u64,)| async move { Ok::<_, TaskError>(2 * n) });
+    engine.start(Arc::new(handlers)).await.unwrap();
+    let mut flow = FlowBuilder::new("doubles");
+    let list = flow.job::<Vec<u64>>("list", "list", ());
+    flow.map::<u64, _>("doubled", "double", list.result(), (Item,));
+    let template = FlowTemplate::of(flow.build().unwrap()).unwrap().job();
+    let name = "doubles".to_owned();
+    let request = ScheduleRequest { name, every_ms: Some(86_400_000), template, ..ScheduleRequest::default() };
+    let client = engine.client();
+    client.create_schedule(request).await.unwrap();
+    let opener = client.run_schedule("doubles").await.unwrap().job.id;
+    let opener = client.wait(opener, Duration::from_secs(20)).await.unwrap().unwrap();
+    assert_eq!((opener.life.state, opener.life.interruptions), (State::Success, 0), "{:?}", opener.last_error);
+    let result: serde_json::Value = serde_json::from_str(opener.result.as_deref().unwrap()).unwrap();
+    let flow = result["flow_id"].as_str().unwrap().parse().unwrap();
+    let flow = client.wait_flow(flow, Duration::from_secs(20)).await.unwrap().unwrap();
+    let states: Vec<_> = flow.jobs.iter().map(|job| (job.job.life.state, job.job.life.interruptions)).collect();
+    assert_eq!(states, vec![(State::Success, 0); 4], "the list, the map and its two");
+    engine.stop(Duration::ZERO).await;
 }
