@@ -2,7 +2,7 @@
 
 use ax_model::Refusal;
 use ax_model::job::Job;
-use ax_model::store::{Act, Cursor, Filter, Page, Target};
+use ax_model::store::{Act, Cursor, Filter, Page, Swept, Target};
 
 use crate::events::fenced_events;
 use crate::harness::{Harness, done};
@@ -28,6 +28,7 @@ impl Harness {
     /// What is kept twice agrees: the store's own check, and its counts against a walk over all rows.
     pub fn check_sound(&self) {
         assert_eq!(done(self.store().check()), Vec::<String>::new(), "the store's own check");
+        assert_eq!(done(self.store().sweep()), Swept::default(), "nothing waits for what has ended");
         let (jobs, counts, now) = (self.walk(&Filter::default(), 1000), self.counts(), self.now());
         let mut by_state = [0; 9];
         jobs.iter().for_each(|job| by_state[job.life.state as usize] += 1);

@@ -15,8 +15,8 @@ use ax_model::permits::LimitWrite;
 use ax_model::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
 use ax_model::store::{
     Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, Flow,
-    FlowFilter, FlowHead, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue,
-    QueueChange, Recovered, Reply, Store, StoreError, StoreErrorKind, Upstream,
+    FlowFilter, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue, QueueChange,
+    Recovered, Reply, Rerun, Store, StoreError, StoreErrorKind, Swept, Upstream,
 };
 use ax_model::{Chance, JobId, Limit, NewJob, NodeId, Progress, Refusal, State, Subject, TaskSpec, Timestamp};
 
@@ -39,6 +39,7 @@ pub enum Call {
     NoteProgress,
     Recover,
     Expire,
+    Sweep,
     PutTasks,
     Tasks,
     SetQueue,
@@ -174,7 +175,7 @@ impl Store for FaultyStore {
         self.through(Call::SubmitFlow, |store| store.submit_flow(flow, jobs))
     }
 
-    fn retry_flow(&self, id: JobId, retry: FlowRetry) -> Reply<'_, Result<FlowHead, FlowRefusal>> {
+    fn retry_flow(&self, id: JobId, retry: FlowRetry) -> Reply<'_, Result<Rerun, FlowRefusal>> {
         self.through(Call::RetryFlow, move |store| store.retry_flow(id, retry))
     }
 
@@ -216,6 +217,10 @@ impl Store for FaultyStore {
 
     fn expire(&self, limit: usize) -> Reply<'_, Vec<Applied>> {
         self.through(Call::Expire, move |store| store.expire(limit))
+    }
+
+    fn sweep(&self) -> Reply<'_, Swept> {
+        self.through(Call::Sweep, |store| store.sweep())
     }
 
     fn put_tasks(&self, tasks: Vec<TaskSpec>) -> Reply<'_, ()> {

@@ -7,8 +7,8 @@ use ax_model::flow_run::{Run, as_one, next_run};
 use ax_model::job::Job;
 use ax_model::new_job::NewJob;
 use ax_model::store::{
-    Also, Applied, Cursor, EnqueueRefusal, Enqueued, Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal, NewFlow,
-    Skipped, Upstream,
+    Also, Applied, Cursor, EnqueueRefusal, Enqueued, Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal, NewFlow, Rerun,
+    Swept, Touched, Upstream,
 };
 use ax_model::{EdgeKind, Event, JobId, Refusal, State, Timestamp};
 
@@ -48,7 +48,7 @@ impl Model {
                 }
             }
             let Some(flow) = flows.pop() else { return also };
-            also.extend(self.look_at_end(flow, now));
+            self.look_at_end(flow, now, &mut also);
         }
     }
 
@@ -78,6 +78,17 @@ impl Model {
         }
     }
 
+    pub(crate) fn sweep(&mut self, now: Timestamp) -> Swept {
+        let late = |((parent, _), edge): &(&(i64, i64), &Drawn)| {
+            edge.settled.is_none() && self.rows[parent].job.life.state.is_final()
+        };
+        let late: Vec<i64> = self.edges.iter().filter(late).map(|((parent, _), _)| *parent).collect();
+        let mut swept = Swept { edges: late.len(), also: vec![] };
+        late.into_iter().for_each(|parent| self.end_edges(parent, now, &mut swept.also));
+        swept.also.extend(self.settle(now));
+        swept
+    }
+
     fn judge(&mut self, child: i64, parent: i64, kind: EdgeKind, now: Timestamp) -> Option<Also> {
         let from = &self.rows[&parent].job;
         let event = match self.verdict(child) {
@@ -90,15 +101,7 @@ impl Model {
         self.change(child, &event, now, 0).ok()?;
         let Event::Impossible { reason } = event else { return None };
         let spec = &self.rows[&child].job.spec;
-        Some(Also::Skipped(Box::new(Skipped {
-            id: spec.id,
-            trace_id: spec.trace_id.clone(),
-            root_id: spec.root_id,
-            task: spec.task.clone(),
-            queue: spec.queue.clone(),
-            created_at: spec.created_at,
-            reason: reason.message,
-        })))
+        Some(Also::Skipped { job: Box::new(Touched::of(spec)), reason: reason.message })
     }
 
     fn reopen_edges(&mut self, parent: i64, now: Timestamp) {
@@ -131,8 +134,13 @@ impl Model {
     }
 
     /// Draws the edges of jobs that were just stored; `created` holds those of the batch that were, and their rows.
-    pub(crate) fn draw(&mut self, jobs: &[NewJob], done: &[Enqueued], now: Timestamp) -> Result<(), EnqueueRefusal> {
-        for (job, one) in jobs.iter().zip(done).filter(|(_, one)| one.created) {
+    pub(crate) fn draw(
+        &mut self,
+        jobs: &[NewJob],
+        done: &mut [Enqueued],
+        now: Timestamp,
+    ) -> Result<(), EnqueueRefusal> {
+        for (job, one) in jobs.iter().zip(&*done).filter(|(_, one)| one.created) {
             let Some((map, _)) = job.place.as_ref().and_then(|place| place.made_by) else { continue };
             let Some(map) = self.ids.get(&map).copied() else { continue };
             let open = |(_, edge): &(i64, Drawn)| edge.settled.is_none();
@@ -141,8 +149,11 @@ impl Model {
                 self.edges.entry((self.ids[&one.id], child)).or_insert(edge);
             }
         }
-        for (index, (job, one)) in jobs.iter().zip(done).enumerate().filter(|(_, (_, one))| one.created) {
-            let child = self.ids[&one.id];
+        for (index, job) in jobs.iter().enumerate() {
+            if !done[index].created {
+                continue;
+            }
+            let child = self.ids[&done[index].id];
             let mut decided: Option<(i64, Drawn)> = None;
             for edge in &job.edges {
                 let of_batch = jobs.iter().position(|job| job.spec.id == edge.parent).map(|n| done[n].id);
@@ -158,7 +169,7 @@ impl Model {
                 }
             }
             if let Some((parent, edge)) = decided {
-                self.judge(child, parent, edge.kind, now);
+                done[index].also.extend(self.judge(child, parent, edge.kind, now));
             }
         }
         Ok(())
@@ -173,7 +184,12 @@ impl Model {
         if self.flows.contains_key(&flow.id) {
             let of_flow = self.members(flow.id).into_iter().map(|seq| &self.rows[&seq].job);
             let own = of_flow.filter(|job| job.place.as_ref().is_some_and(|place| place.made_by.is_none()));
-            let again = |job: &Job| Enqueued { id: job.spec.id, trace_id: job.spec.trace_id.clone(), created: false };
+            let again = |job: &Job| Enqueued {
+                id: job.spec.id,
+                trace_id: job.spec.trace_id.clone(),
+                created: false,
+                also: vec![],
+            };
             return Ok(own.map(again).collect());
         }
         let before = self.clone();
@@ -211,21 +227,23 @@ impl Model {
         self.rows.iter().filter(|(_, row)| of_flow(&row.job)).map(|(seq, _)| *seq).collect()
     }
 
-    fn look_at_end(&mut self, id: JobId, now: Timestamp) -> Option<Also> {
-        let head = self.flows.get_mut(&id)?;
+    fn look_at_end(&mut self, id: JobId, now: Timestamp, also: &mut Vec<Also>) {
+        let Some(head) = self.flows.get_mut(&id) else { return };
         let state = head.state();
         let ended = state != FlowState::Running;
         if ended == head.finished_at.is_some() {
-            return None;
+            return;
         }
         head.finished_at = ended.then_some(now);
         let again = state == FlowState::Dead && !head.cancel_asked && head.next.is_none();
         let next = (again && head.tries < head.spec.max_attempts).then(|| (head.spec.retry, head.tries + 1));
         if !ended {
-            return None;
+            return;
         }
         let next = next.and_then(|(retry, tries)| self.new_run(id, retry, tries, now));
-        Some(Also::FlowEnded { id, state, next })
+        let (next, made) = next.map_or((None, vec![]), |(next, made)| (Some(next), made));
+        also.push(Also::FlowEnded { id, state, next });
+        also.extend(made);
     }
 
     /// A run with all that its jobs are made of.
@@ -237,7 +255,7 @@ impl Model {
         (jobs, into)
     }
 
-    fn new_run(&mut self, id: JobId, retry: FlowRetry, tries: u32, now: Timestamp) -> Option<JobId> {
+    fn new_run(&mut self, id: JobId, retry: FlowRetry, tries: u32, now: Timestamp) -> Option<(JobId, Vec<Also>)> {
         let head = self.flows[&id].clone();
         let (jobs, into) = match retry {
             FlowRetry::Failed => self.run_of(id),
@@ -260,11 +278,13 @@ impl Model {
         }
         self.put_flow(&flow, head.attempt + 1, tries, Some(id));
         self.flows.get_mut(&id).expect("it runs again").next = Some(flow.id);
-        self.enqueue_all(anew, now).expect("what was stored once can be stored again");
-        Some(flow.id)
+        let mut also: Vec<Also> = anew.iter().map(|job| Also::Enqueued(Box::new(Touched::of(&job.spec)))).collect();
+        let done = self.enqueue_all(anew, now).expect("what was stored once can be stored again");
+        also.extend(done.into_iter().flat_map(|one| one.also));
+        Some((flow.id, also))
     }
 
-    pub(crate) fn retry_flow(&mut self, id: JobId, retry: FlowRetry, now: Timestamp) -> Result<FlowHead, FlowRefusal> {
+    pub(crate) fn retry_flow(&mut self, id: JobId, retry: FlowRetry, now: Timestamp) -> Result<Rerun, FlowRefusal> {
         let head = self.flows.get(&id).ok_or(FlowRefusal::NotFound)?;
         if let Some(next) = head.next {
             return Err(FlowRefusal::Superseded(next));
@@ -275,9 +295,9 @@ impl Model {
             _ => {}
         }
         let state = head.state();
-        let next = self.new_run(id, retry, 1, now).ok_or(FlowRefusal::Ended(state))?;
-        self.settle(now);
-        Ok(self.flows[&next].clone())
+        let (next, mut also) = self.new_run(id, retry, 1, now).ok_or(FlowRefusal::Ended(state))?;
+        also.extend(self.settle(now));
+        Ok(Rerun { head: self.flows[&next].clone(), also })
     }
 
     pub(crate) fn cancel_flow(&mut self, id: JobId, now: Timestamp) -> Result<Vec<Applied>, FlowRefusal> {

@@ -95,9 +95,14 @@ impl Model {
     pub(crate) fn enqueue(&mut self, jobs: Vec<NewJob>, now: Timestamp) -> Result<Vec<Enqueued>, EnqueueRefusal> {
         // One job that is refused changes nothing, so only real batches need a copy to go back to.
         let before = (jobs.len() > 1 || !jobs.iter().all(NewJob::stands_alone)).then(|| self.clone());
-        let done = self.enqueue_all(jobs, now);
-        match (&done, before) {
-            (Ok(_), _) => drop(self.settle(now)),
+        let mut done = self.enqueue_all(jobs, now);
+        match (&mut done, before) {
+            (Ok(done), _) => {
+                let also = self.settle(now);
+                if let Some(last) = done.last_mut() {
+                    last.also.extend(also);
+                }
+            }
             (Err(_), Some(before)) => *self = before,
             (Err(_), None) => {}
         }
@@ -114,7 +119,7 @@ impl Model {
             let left_out = job.is_left_out(done.last());
             done.push(if left_out { job.answer(false) } else { self.enqueue_one(index, job.clone(), now)? });
         }
-        self.draw(&jobs, &done, now)?;
+        self.draw(&jobs, &mut done, now)?;
         Ok(done)
     }
 
@@ -129,7 +134,7 @@ impl Model {
         if let Some(there) = self.row(new.spec.id).map(|row| &row.job.spec) {
             let digest = |spec: &Spec| content_digest(&spec.task, &spec.args, &spec.kwargs);
             return if digest(there) == digest(&new.spec) {
-                Ok(Enqueued { id: there.id, trace_id: there.trace_id.clone(), created: false })
+                Ok(Enqueued { id: there.id, trace_id: there.trace_id.clone(), created: false, also: vec![] })
             } else {
                 Err(EnqueueRefusal::IdConflict { index })
             };
@@ -159,7 +164,8 @@ impl Model {
     fn meet_holder(&mut self, index: usize, seq: i64, new: NewJob, now: Timestamp) -> Result<Enqueued, EnqueueRefusal> {
         let holder = &self.rows[&seq];
         let (existing, state) = (holder.job.spec.id, holder.job.life.state);
-        let answer = Enqueued { id: existing, trace_id: holder.job.spec.trace_id.clone(), created: false };
+        let answer =
+            Enqueued { id: existing, trace_id: holder.job.spec.trace_id.clone(), created: false, also: vec![] };
         if new.if_exists != IfExists::Replace && holder.digest != new.digest {
             return Err(EnqueueRefusal::KeyConflict { index, existing });
         }

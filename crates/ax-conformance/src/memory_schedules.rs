@@ -110,7 +110,7 @@ impl Model {
         now: Timestamp,
     ) -> TickRun {
         let job = ticks::job(prototype, name, tick, after, now);
-        let there = Enqueued { id: job.spec.id, trace_id: job.spec.trace_id.clone(), created: false };
+        let there = Enqueued { id: job.spec.id, trace_id: job.spec.trace_id.clone(), created: false, also: vec![] };
         let stored = self.enqueue(vec![job], now).ok().and_then(|mut stored| stored.pop());
         let job = stored.unwrap_or(there);
         self.keep_tick(name, ticks::run(tick, job.id, reason, now));

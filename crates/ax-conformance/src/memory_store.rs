@@ -15,8 +15,8 @@ use ax_model::priority::Ageing;
 use ax_model::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
 use ax_model::store::{
     Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, Flow,
-    FlowFilter, FlowHead, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue,
-    QueueChange, Recovered, Reply, Store, StoreError, Upstream,
+    FlowFilter, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue, QueueChange,
+    Recovered, Reply, Rerun, Store, StoreError, Swept, Upstream,
 };
 use ax_model::{
     Clock, Event, JobId, Limit, NewJob, NodeId, Progress, Refusal, Scope, State, Subject, TaskSpec, Timestamp,
@@ -167,7 +167,7 @@ impl Store for MemoryStore {
         ready(self.inner.write(|state, now| state.model.submit_flow(&flow, jobs, now)))
     }
 
-    fn retry_flow(&self, id: JobId, retry: FlowRetry) -> Reply<'_, Result<FlowHead, FlowRefusal>> {
+    fn retry_flow(&self, id: JobId, retry: FlowRetry) -> Reply<'_, Result<Rerun, FlowRefusal>> {
         ready(self.inner.write(|state, now| state.model.retry_flow(id, retry, now)))
     }
 
@@ -225,6 +225,10 @@ impl Store for MemoryStore {
 
     fn expire(&self, limit: usize) -> Reply<'_, Vec<Applied>> {
         ready(self.inner.write(|state, now| state.model.expire(limit, now)))
+    }
+
+    fn sweep(&self) -> Reply<'_, Swept> {
+        ready(self.inner.write(|state, now| state.model.sweep(now)))
     }
 
     fn put_tasks(&self, tasks: Vec<TaskSpec>) -> Reply<'_, ()> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ax_model::flow::FlowRetry;
 use ax_model::priority::Ageing;
-use ax_model::store::{Act, AttemptRef, ClaimRequest, Claimed, FlowFilter, FlowHead, QueueChange, Reply, Store};
+use ax_model::store::{Act, AttemptRef, ClaimRequest, Claimed, FlowFilter, FlowHead, QueueChange, Reply, Rerun, Store};
 use ax_model::{Chance, Clock, JobId, NewJob, NodeId, Progress, State, Timestamp};
 
 use crate::clock::{HandClock, lock};
@@ -173,7 +173,7 @@ impl Pair {
             0 | 1 => {
                 let retry = self.choose(FlowRetry::ALL);
                 self.tell(format!("retry flow {id} {retry}"));
-                let head = |head: FlowHead| FlowHead { seq: 0, ..head };
+                let head = |run: Rerun| Rerun { head: FlowHead { seq: 0, ..run.head }, ..run };
                 let _ = self.both("retry_flow", |store| {
                     let reply = store.retry_flow(id, retry);
                     Box::pin(async move { Ok(reply.await?.map(head)) })

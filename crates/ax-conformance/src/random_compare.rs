@@ -1,7 +1,7 @@
 //! Everything that can be seen of two stores, side by side.
 
 use ax_model::gates::{Asker, JobWhy, QueueWhy};
-use ax_model::store::{DayTotals, Filter, FlowFilter, FlowHead, HistoryEntry, Listed, Matching, Queue, Store};
+use ax_model::store::{DayTotals, Filter, FlowFilter, FlowHead, HistoryEntry, Listed, Matching, Queue, Store, Swept};
 use ax_model::{FlowState, Job, NodeId, State};
 
 use super::{Pair, QUEUES, TASKS};
@@ -149,6 +149,7 @@ impl Pair {
         }
         assert_eq!(done(self.subject.store().check()), Vec::<String>::new(), "the store's own check");
         assert_eq!(done(self.model.check()), Vec::<String>::new(), "the model's own check");
+        assert_eq!(done(self.subject.store().sweep()), Swept::default(), "nothing waits for what has ended");
     }
 }
 

@@ -139,7 +139,7 @@ impl NewJob {
     /// The answer for a job that is stored (`created`) or left out.
     #[must_use]
     pub fn answer(&self, created: bool) -> Enqueued {
-        Enqueued { id: self.spec.id, trace_id: self.spec.trace_id.clone(), created }
+        Enqueued { id: self.spec.id, trace_id: self.spec.trace_id.clone(), created, also: vec![] }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::firing::{DueSchedules, Firing, Ticked, ToldTick};
 use crate::flow::{Edge, FlowCounts, FlowRetry, FlowState};
 use crate::gates::{Asker, JobWhy, LimitUse, QueueWhy};
 use crate::ids::{JobId, NodeId, Token};
-use crate::job::{Cause, ErrorInfo, Job, Life, OnCrash, Progress, State};
+use crate::job::{Cause, ErrorInfo, Job, Life, OnCrash, Progress, Spec, State};
 use crate::lifecycle::{Event, Fence, Refusal};
 use crate::new_job::NewJob;
 use crate::permits::{Limit, LimitWrite, Subject};
@@ -40,7 +40,7 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Makes a new run of a flow that has ended, for a person: its tries are counted afresh. With `All` also of one that
     /// succeeded.
-    fn retry_flow(&self, id: JobId, retry: FlowRetry) -> Reply<'_, Result<FlowHead, FlowRefusal>>;
+    fn retry_flow(&self, id: JobId, retry: FlowRetry) -> Reply<'_, Result<Rerun, FlowRefusal>>;
 
     /// Cancels every job of a flow that has not ended, in one transaction; no new run is made. The answers are of the
     /// jobs that this changed: those still active are to be stopped by their nodes.
@@ -76,6 +76,10 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Expires waiting jobs whose `start_before` has passed; at most `limit`.
     fn expire(&self, limit: usize) -> Reply<'_, Vec<Applied>>;
+
+    /// Looks through all edges for jobs that wait for what has ended already, and settles them. In normal life there are none:
+    /// whoever finds some says so aloud.
+    fn sweep(&self) -> Reply<'_, Swept>;
 
     /// Adds tasks to the catalogue, or brings their defaults up to date.
     fn put_tasks(&self, tasks: Vec<TaskSpec>) -> Reply<'_, ()>;
@@ -176,6 +180,17 @@ pub struct Enqueued {
     pub trace_id: String,
     /// `false` = the key (or the id, for an identical repeat) already had this job.
     pub created: bool,
+    /// What else came of it, in the same transaction; what came of the batch as a whole stands with its last job.
+    pub also: Vec<Also>,
+}
+
+/// A new run of a flow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rerun {
+    /// The flow that it is.
+    pub head: FlowHead,
+    /// Its jobs, and what else came of it.
+    pub also: Vec<Also>,
 }
 
 /// Why a whole enqueue was refused.
@@ -418,11 +433,18 @@ pub struct Applied {
     pub also: Vec<Also>,
 }
 
-/// What the end (or the retry) of a job did to others.
-#[derive(Clone, Debug, PartialEq)]
+/// What a step of a job did to others, or to itself, in the same transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Also {
-    /// A job that waited for it can never run.
-    Skipped(Box<Skipped>),
+    /// A job of a new run was made.
+    Enqueued(Box<Touched>),
+    /// A job can never run.
+    Skipped {
+        /// The job.
+        job: Box<Touched>,
+        /// Why.
+        reason: String,
+    },
     /// It was the last job of a flow.
     FlowEnded {
         /// The flow.
@@ -434,9 +456,9 @@ pub enum Also {
     },
 }
 
-/// A job that was skipped, as far as its log line tells.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Skipped {
+/// A job that a step of another reached, as far as its log line tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Touched {
     /// The job.
     pub id: JobId,
     /// Its trace_id.
@@ -449,8 +471,21 @@ pub struct Skipped {
     pub queue: String,
     /// When it was enqueued.
     pub created_at: Timestamp,
-    /// Why.
-    pub reason: String,
+}
+
+impl Touched {
+    /// As a new job's row has it.
+    #[must_use]
+    pub fn of(spec: &Spec) -> Touched {
+        Touched {
+            id: spec.id,
+            trace_id: spec.trace_id.clone(),
+            root_id: spec.root_id,
+            task: spec.task.clone(),
+            queue: spec.queue.clone(),
+            created_at: spec.created_at,
+        }
+    }
 }
 
 /// A lease that a recovery ended.
@@ -507,6 +542,15 @@ pub struct Pruned {
     pub deleted: Vec<JobId>,
     /// The whole store has been walked since the walk last began.
     pub complete: bool,
+}
+
+/// What a look through the edges found and mended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// How many edges, or jobs below them, were late.
+    pub edges: usize,
+    /// What it did to others.
+    pub also: Vec<Also>,
 }
 
 /// One line of a job's past.

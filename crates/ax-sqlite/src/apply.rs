@@ -34,7 +34,7 @@ fn apply_one(tx: &mut Tx<'_, '_>, act: &Act) -> Result<Result<Applied, Refusal>,
     };
     let mut waits = false;
     if act.event == Event::RetryAsked {
-        match edges::of_child(tx, standing.seq)?.verdict() {
+        match edges::verdict(tx, standing.seq)? {
             Verdict::Met => {}
             Verdict::Waits => waits = true,
             Verdict::Impossible => return Ok(Err(Refusal::Upstream(edges::broken_parent(tx, standing.seq)?))),

@@ -3,9 +3,9 @@
 
 use ax_model::flow::{EdgeKind, EdgeSums, Verdict, skip_reason};
 use ax_model::lifecycle::{Event, decide};
-use ax_model::store::{Also, Skipped, StoreError};
+use ax_model::store::{Also, StoreError, Touched};
 use ax_model::{JobId, Timestamp};
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::flows;
 use crate::rows::{IN_FLOW, PARENT, Standing, coded};
@@ -31,13 +31,13 @@ pub(crate) fn settle(tx: &mut Tx<'_, '_>) -> Result<Vec<Also>, StoreError> {
             }
         }
         let Some(flow) = flows.pop() else { return Ok(also) };
-        also.extend(flows::look_at_end(tx, flow)?);
+        flows::look_at_end(tx, flow, &mut also)?;
     }
 }
 
 /// What the edges of a child have come to: a few seeks, however many there are.
-pub(crate) fn of_child(tx: &Tx<'_, '_>, child: i64) -> Result<EdgeSums, StoreError> {
-    let mut statement = tx.sql(
+pub(crate) fn of_child(conn: &Connection, child: i64) -> rusqlite::Result<EdgeSums> {
+    let mut statement = conn.prepare_cached(
         "SELECT EXISTS (SELECT 1 FROM edges INDEXED BY edges_child WHERE child = ?1 AND kind = 0 AND settled IS NULL),
                 EXISTS (SELECT 1 FROM edges INDEXED BY edges_child WHERE child = ?1 AND kind = 1 AND settled IS NULL),
                 EXISTS (SELECT 1 FROM edges INDEXED BY edges_child WHERE child = ?1 AND kind = 2 AND settled IS NULL),
@@ -50,9 +50,12 @@ pub(crate) fn of_child(tx: &Tx<'_, '_>, child: i64) -> Result<EdgeSums, StoreErr
     )?;
     let three =
         |r: &rusqlite::Row<'_>, at: usize| Ok::<_, rusqlite::Error>([r.get(at)?, r.get(at + 1)?, r.get(at + 2)?]);
-    statement
-        .query_row([child], |r| Ok(EdgeSums { open: three(r, 0)?, holds: three(r, 3)?, broken: three(r, 6)? }))
-        .map_err(|e| sqlite_error(&e))
+    statement.query_row([child], |r| Ok(EdgeSums { open: three(r, 0)?, holds: three(r, 3)?, broken: three(r, 6)? }))
+}
+
+/// What they say.
+pub(crate) fn verdict(tx: &Tx<'_, '_>, child: i64) -> Result<Verdict, StoreError> {
+    of_child(tx.conn, child).map(|sums| sums.verdict()).map_err(|e| sqlite_error(&e))
 }
 
 /// A parent for whose sake a child can never run.
@@ -75,7 +78,7 @@ pub(crate) fn out_edges(tx: &Tx<'_, '_>, parent: i64, open: bool) -> Result<Vec<
     rows.collect::<rusqlite::Result<_>>().map_err(|e| sqlite_error(&e))
 }
 
-fn end_edges(tx: &mut Tx<'_, '_>, parent: &Standing, also: &mut Vec<Also>) -> Result<(), StoreError> {
+pub(crate) fn end_edges(tx: &mut Tx<'_, '_>, parent: &Standing, also: &mut Vec<Also>) -> Result<(), StoreError> {
     for (child, kind) in out_edges(tx, parent.seq, true)? {
         let settled = kind.settled(parent.life.state);
         tx.run("UPDATE edges SET settled = ?3 WHERE parent = ?1 AND child = ?2", params![parent.seq, child, settled])?;
@@ -91,7 +94,7 @@ pub(crate) fn judge(
     parent: &Standing,
     kind: EdgeKind,
 ) -> Result<Option<Also>, StoreError> {
-    let event = match of_child(tx, child)?.verdict() {
+    let event = match verdict(tx, child)? {
         Verdict::Waits => return Ok(None),
         Verdict::Met => Event::Unblocked,
         Verdict::Impossible => {
@@ -103,7 +106,9 @@ pub(crate) fn judge(
     let Ok(change) = decide(&standing.policy, &standing.life, &event, tx.now, 0) else { return Ok(None) };
     tx.save(&standing, &change)?;
     match event {
-        Event::Impossible { reason } => Ok(Some(Also::Skipped(Box::new(skipped(tx, &standing, reason.message)?)))),
+        Event::Impossible { reason } => {
+            Ok(Some(Also::Skipped { job: Box::new(touched(tx, &standing)?), reason: reason.message }))
+        }
         _ => Ok(None),
     }
 }
@@ -116,7 +121,7 @@ fn reopen_edges(tx: &mut Tx<'_, '_>, parent: &Standing) -> Result<(), StoreError
             continue;
         }
         tx.run("UPDATE edges SET settled = NULL WHERE parent = ?1 AND child = ?2", [parent.seq, child])?;
-        if standing.life.blocked || of_child(tx, child)?.verdict() != Verdict::Waits {
+        if standing.life.blocked || verdict(tx, child)? != Verdict::Waits {
             continue;
         }
         if let Ok(change) = decide(&standing.policy, &standing.life, &Event::Blocked, tx.now, 0) {
@@ -136,19 +141,18 @@ fn name_of(tx: &Tx<'_, '_>, job: &Standing) -> Result<String, StoreError> {
     Ok(node.unwrap_or_else(|| tx.memory.lanes.get(job.lane).task.to_string()))
 }
 
-fn skipped(tx: &Tx<'_, '_>, job: &Standing, reason: String) -> Result<Skipped, StoreError> {
+fn touched(tx: &Tx<'_, '_>, job: &Standing) -> Result<Touched, StoreError> {
     let lane = tx.memory.lanes.get(job.lane);
     let (task, queue) = (lane.task.to_string(), lane.queue.to_string());
     tx.sql("SELECT trace_id, root_id, created_at FROM jobs WHERE seq = ?1")?
         .query_row([job.seq], |r| {
-            Ok(Skipped {
+            Ok(Touched {
                 id: job.id,
                 trace_id: r.get::<_, Option<String>>(0)?.unwrap_or_else(|| job.id.simple()),
                 root_id: r.get::<_, Option<[u8; 16]>>(1)?.map_or(job.id, JobId),
                 task,
                 queue,
                 created_at: Timestamp(r.get(2)?),
-                reason,
             })
         })
         .map_err(|e| sqlite_error(&e))

@@ -32,12 +32,21 @@ pub(crate) fn enqueue(tx: &mut Tx<'_, '_>, jobs: &[NewJob]) -> Answer<Vec<Enqueu
         return Ok(enqueue_one(tx, job, *lane, 0, 0)?.map(|done| vec![done]));
     }
     tx.all_or_nothing(|tx| {
-        let done = enqueue_all(tx, jobs, &lanes)?;
-        if done.is_ok() {
-            edges::settle(tx)?;
+        let mut done = enqueue_all(tx, jobs, &lanes)?;
+        if let Ok(done) = &mut done {
+            settle(tx, done)?;
         }
         Ok(done)
     })
+}
+
+/// Carries on what new jobs are from the start.
+pub(crate) fn settle(tx: &mut Tx<'_, '_>, done: &mut [Enqueued]) -> Result<(), StoreError> {
+    let also = edges::settle(tx)?;
+    if let Some(last) = done.last_mut() {
+        last.also.extend(also);
+    }
+    Ok(())
 }
 
 /// Lanes are made outside the part that may be undone: the writer's memory of them then always matches the file.
@@ -45,7 +54,7 @@ pub(crate) fn lanes_of(tx: &mut Tx<'_, '_>, jobs: &[NewJob]) -> Result<Vec<usize
     jobs.iter().map(|job| tx.lane(&job.spec.queue, &job.spec.task)).collect()
 }
 
-/// Call it where what it wrote is undone when it refuses, and `edges::settle` when it does not.
+/// Call it where what it wrote is undone when it refuses, and `settle` when it does not.
 pub(crate) fn enqueue_all(tx: &mut Tx<'_, '_>, jobs: &[NewJob], lanes: &[usize]) -> Answer<Vec<Enqueued>> {
     if let Some(path) = batch_cycle(jobs) {
         return Ok(Err(EnqueueRefusal::Cycle(path)));
@@ -66,11 +75,10 @@ pub(crate) fn enqueue_all(tx: &mut Tx<'_, '_>, jobs: &[NewJob], lanes: &[usize])
             Err(refusal) => return Ok(Err(refusal)),
         }
     }
-    for (index, (job, one)) in jobs.iter().zip(&done).enumerate() {
-        if one.created
-            && let Err(refusal) = links.draw(tx, index, job)?
-        {
-            return Ok(Err(refusal));
+    for (index, (job, one)) in jobs.iter().zip(&mut done).enumerate().filter(|(_, (_, one))| one.created) {
+        match links.draw(tx, index, job)? {
+            Ok(skipped) => one.also.extend(skipped),
+            Err(refusal) => return Ok(Err(refusal)),
         }
     }
     Ok(Ok(done))
@@ -164,7 +172,7 @@ fn same_id(tx: &Tx<'_, '_>, job: &NewJob, index: usize) -> Answer<Enqueued> {
         return Ok(Err(EnqueueRefusal::IdConflict { index }));
     }
     let trace_id = trace_id.unwrap_or_else(|| spec.id.simple());
-    Ok(Ok(Enqueued { id: spec.id, trace_id, created: false }))
+    Ok(Ok(Enqueued { id: spec.id, trace_id, created: false, also: vec![] }))
 }
 
 /// The job that a key points to.
@@ -212,7 +220,7 @@ fn meet_holder(
     lane: usize,
     index: usize,
 ) -> Answer<Enqueued> {
-    let existing = Enqueued { id: holder.id, trace_id: holder.trace_id.clone(), created: false };
+    let existing = Enqueued { id: holder.id, trace_id: holder.trace_id.clone(), created: false, also: vec![] };
     let too_late = EnqueueRefusal::TooLate { index, existing: holder.id, state: holder.state };
     if job.if_exists != IfExists::Replace && *digest != holder.digest {
         return Ok(Err(EnqueueRefusal::KeyConflict { index, existing: holder.id }));

@@ -7,13 +7,13 @@ use ax_model::flow_run::{Run, as_one, next_run};
 use ax_model::lifecycle::{Event, decide};
 use ax_model::new_job::NewJob;
 use ax_model::store::{
-    Also, Applied, EnqueueRefusal, Enqueued, FlowHead, FlowRefusal, NewFlow, StoreError, StoreErrorKind,
+    Also, Applied, EnqueueRefusal, Enqueued, FlowHead, FlowRefusal, NewFlow, Rerun, StoreError, StoreErrorKind, Touched,
 };
 use ax_model::{JobId, State, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::edges;
-use crate::enqueue::{enqueue_all, key_holder, lanes_of};
+use crate::enqueue::{self, enqueue_all, key_holder, lanes_of};
 use crate::rows::{coded, job, job_columns, time};
 use crate::store::sqlite_error;
 use crate::tx::Tx;
@@ -82,7 +82,7 @@ pub(crate) fn submit(
     let lanes = lanes_of(tx, jobs)?;
     tx.all_or_nothing(|tx| {
         insert(tx, flow, 1, 1, None)?;
-        let done = match enqueue_all(tx, jobs, &lanes)? {
+        let mut done = match enqueue_all(tx, jobs, &lanes)? {
             Ok(done) => done,
             Err(refusal) => return Ok(Err(refusal)),
         };
@@ -93,7 +93,7 @@ pub(crate) fn submit(
             }
             Some(index) => Ok(Err(EnqueueRefusal::IdConflict { index })),
             None => {
-                edges::settle(tx)?;
+                enqueue::settle(tx, &mut done)?;
                 Ok(Ok(done))
             }
         }
@@ -109,7 +109,7 @@ fn submitted_before(tx: &Tx<'_, '_>, flow: i64) -> Result<Vec<Enqueued>, StoreEr
         .query_map([flow], |r| {
             let id = JobId(r.get(0)?);
             let trace_id = r.get::<_, Option<String>>(1)?.unwrap_or_else(|| id.simple());
-            Ok(Enqueued { id, trace_id, created: false })
+            Ok(Enqueued { id, trace_id, created: false, also: vec![] })
         })
         .map_err(|e| sqlite_error(&e))?;
     rows.collect::<rusqlite::Result<_>>().map_err(|e| sqlite_error(&e))
@@ -173,33 +173,36 @@ pub(crate) fn forget(tx: &Tx<'_, '_>, job: i64) -> Result<(), StoreError> {
 }
 
 /// Notes that a flow has ended, or runs again because a job of it does; a flow that died is run again while it may be.
-pub(crate) fn look_at_end(tx: &mut Tx<'_, '_>, flow: i64) -> Result<Option<Also>, StoreError> {
+pub(crate) fn look_at_end(tx: &mut Tx<'_, '_>, flow: i64, also: &mut Vec<Also>) -> Result<(), StoreError> {
     let head = head_by_seq(tx, flow)?;
     let state = head.state();
     let ended = state != FlowState::Running;
     if ended == head.finished_at.is_some() {
-        return Ok(None);
+        return Ok(());
     }
     tx.run(
         "UPDATE flows SET state = ?2, finished_at = ?3 WHERE seq = ?1",
         params![flow, state.code(), ended.then_some(tx.now.0)],
     )?;
     if !ended {
-        return Ok(None);
+        return Ok(());
     }
     let again = state == FlowState::Dead && !head.cancel_asked && head.next.is_none();
     let next = match again && head.tries < head.spec.max_attempts {
         true => new_run(tx, &head, head.spec.retry, head.tries + 1)?,
         false => None,
     };
-    Ok(Some(Also::FlowEnded { id: head.spec.id, state, next }))
+    let (next, made) = next.map_or((None, vec![]), |(next, made)| (Some(next), made));
+    also.push(Also::FlowEnded { id: head.spec.id, state, next });
+    also.extend(made);
+    Ok(())
 }
 
 pub(crate) fn retry(
     tx: &mut Tx<'_, '_>,
     id: JobId,
     retry: FlowRetry,
-) -> Result<Result<FlowHead, FlowRefusal>, StoreError> {
+) -> Result<Result<Rerun, FlowRefusal>, StoreError> {
     let Some(head) = head_by_id(tx, id)? else { return Ok(Err(FlowRefusal::NotFound)) };
     if let Some(next) = head.next {
         return Ok(Err(FlowRefusal::Superseded(next)));
@@ -209,9 +212,11 @@ pub(crate) fn retry(
         FlowState::Success if retry == FlowRetry::Failed => return Ok(Err(FlowRefusal::Ended(FlowState::Success))),
         _ => {}
     }
-    let Some(next) = new_run(tx, &head, retry, 1)? else { return Ok(Err(FlowRefusal::Ended(head.state()))) };
-    edges::settle(tx)?;
-    Ok(head_by_id(tx, next)?.ok_or(FlowRefusal::NotFound))
+    let Some((next, mut also)) = new_run(tx, &head, retry, 1)? else {
+        return Ok(Err(FlowRefusal::Ended(head.state())));
+    };
+    also.extend(edges::settle(tx)?);
+    Ok(head_by_id(tx, next)?.map(|head| Rerun { head, also }).ok_or(FlowRefusal::NotFound))
 }
 
 pub(crate) fn cancel(tx: &mut Tx<'_, '_>, id: JobId) -> Result<Result<Vec<Applied>, FlowRefusal>, StoreError> {
@@ -297,7 +302,12 @@ fn runs(tx: &Tx<'_, '_>, head: &FlowHead) -> Result<Vec<Run>, StoreError> {
 
 /// Makes the next run: new rows for what is to be done again, tied to the old rows of what is not. `None` = there is nothing
 /// to do: what had failed has been deleted.
-fn new_run(tx: &mut Tx<'_, '_>, head: &FlowHead, retry: FlowRetry, tries: u32) -> Result<Option<JobId>, StoreError> {
+fn new_run(
+    tx: &mut Tx<'_, '_>,
+    head: &FlowHead,
+    retry: FlowRetry,
+    tries: u32,
+) -> Result<Option<(JobId, Vec<Also>)>, StoreError> {
     let (jobs, edges_into) = match retry {
         FlowRetry::Failed => run_of(tx, head.seq)?,
         FlowRetry::All => as_one(runs(tx, head)?),
@@ -313,7 +323,10 @@ fn new_run(tx: &mut Tx<'_, '_>, head: &FlowHead, retry: FlowRetry, tries: u32) -
     tx.run("UPDATE flows SET next = ?2 WHERE seq = ?1", params![head.seq, flow.id.0])?;
     let lanes = lanes_of(tx, &anew)?;
     match enqueue_all(tx, &anew, &lanes)? {
-        Ok(_) => Ok(Some(flow.id)),
+        Ok(done) => {
+            let made = anew.iter().map(|job| Also::Enqueued(Box::new(Touched::of(&job.spec))));
+            Ok(Some((flow.id, made.chain(done.into_iter().flat_map(|one| one.also)).collect())))
+        }
         Err(refusal) => {
             let message = format!("flow {} can't be run again: {refusal:?}", head.spec.id);
             Err(StoreError::new(StoreErrorKind::Unusable, message))

@@ -30,6 +30,7 @@ mod runs;
 mod schedules;
 mod store;
 mod strands;
+mod sweep;
 mod tasks;
 mod tx;
 mod why;

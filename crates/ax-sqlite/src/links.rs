@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use ax_model::JobId;
 use ax_model::flow::EdgeKind;
 use ax_model::new_job::NewJob;
-use ax_model::store::{EnqueueRefusal, Enqueued, StoreError};
+use ax_model::store::{Also, EnqueueRefusal, Enqueued, StoreError};
 use rusqlite::params;
 
 use crate::rows::{IN_FLOW, PARENT, Standing};
@@ -99,14 +99,14 @@ impl Links {
         Ok(())
     }
 
-    /// Draws the edges of a job that was just stored, and looks at once whether they let it run.
+    /// Draws the edges of a job that was just stored, and looks at once whether they let it run; answers whether it is skipped.
     pub(crate) fn draw(
         &self,
         tx: &mut Tx<'_, '_>,
         index: usize,
         job: &NewJob,
-    ) -> Result<Result<(), EnqueueRefusal>, StoreError> {
-        let Some(&child) = self.made.get(&job.spec.id) else { return Ok(Ok(())) };
+    ) -> Result<Result<Option<Also>, EnqueueRefusal>, StoreError> {
+        let Some(&child) = self.made.get(&job.spec.id) else { return Ok(Ok(None)) };
         let mut decided: Option<(Standing, EdgeKind, Option<bool>)> = None;
         for edge in &job.edges {
             let seq = match self.rows.get(&edge.parent) {
@@ -127,9 +127,7 @@ impl Links {
                 decided = Some((parent, edge.kind, settled));
             }
         }
-        if let Some((parent, kind, _)) = decided {
-            edges::judge(tx, child, &parent, kind)?;
-        }
-        Ok(Ok(()))
+        let Some((parent, kind, _)) = decided else { return Ok(Ok(None)) };
+        Ok(Ok(edges::judge(tx, child, &parent, kind)?))
     }
 }

@@ -328,7 +328,7 @@ fn run(
     reason: Option<Reason>,
 ) -> Result<TickRun, StoreError> {
     let job = ticks::job(prototype, name, tick, after, tx.now);
-    let there = Enqueued { id: job.spec.id, trace_id: job.spec.trace_id.clone(), created: false };
+    let there = Enqueued { id: job.spec.id, trace_id: job.spec.trace_id.clone(), created: false, also: vec![] };
     let stored = crate::enqueue::enqueue(tx, std::slice::from_ref(&job))?;
     let job = stored.ok().and_then(|stored| stored.into_iter().next()).unwrap_or(there);
     keep(tx, name, &ticks::run(tick, job.id, reason, tx.now))?;

@@ -20,8 +20,8 @@ use ax_model::priority::{Ageing, Picker};
 use ax_model::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
 use ax_model::store::{
     Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, Flow,
-    FlowFilter, FlowHead, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue,
-    QueueChange, Recovered, Reply, Store, StoreError, StoreErrorKind, Upstream,
+    FlowFilter, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue, QueueChange,
+    Recovered, Reply, Rerun, Store, StoreError, StoreErrorKind, Swept, Upstream,
 };
 use ax_model::{Clock, JobId, Limit, NodeId, Progress, Subject, TaskSpec, Timestamp};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -34,7 +34,7 @@ use crate::tx::{Memory, Tx};
 use crate::writer::{Message, Parked, Write, Writer, closed};
 use crate::{
     apply, check, enqueue, flows, flows_read, inspect, leases, limits, list, migrate, queues, retention, schedules,
-    tasks, why,
+    sweep, tasks, why,
 };
 
 /// The oldest SQLite without the WAL-reset bug, which can damage a file that two connections write or checkpoint.
@@ -235,7 +235,7 @@ impl Store for SqliteStore {
         self.write(Kind::Enqueue, jobs.len(), move |tx| flows::submit(tx, &flow, &jobs))
     }
 
-    fn retry_flow(&self, id: JobId, retry: FlowRetry) -> Reply<'_, Result<FlowHead, FlowRefusal>> {
+    fn retry_flow(&self, id: JobId, retry: FlowRetry) -> Reply<'_, Result<Rerun, FlowRefusal>> {
         self.write(Kind::Flow, 1, move |tx| flows::retry(tx, id, retry))
     }
 
@@ -284,6 +284,27 @@ impl Store for SqliteStore {
 
     fn expire(&self, limit: usize) -> Reply<'_, Vec<Applied>> {
         self.write(Kind::Expire, limit, move |tx| leases::expire(tx, limit))
+    }
+
+    fn sweep(&self) -> Reply<'_, Swept> {
+        Box::pin(async move {
+            let (mut all, mut from) = (Swept::default(), 0);
+            loop {
+                let found = self.readers.read(move |conn| snapshot(conn, |conn| sweep::find(conn, from))).await?;
+                let (parents, children) = (found.parents, found.children);
+                if !(parents.is_empty() && children.is_empty()) {
+                    let rows = parents.len() + children.len();
+                    let mended =
+                        self.write(Kind::Recover, rows, move |tx| sweep::mend(tx, &parents, &children)).await?;
+                    all.edges += mended.edges;
+                    all.also.extend(mended.also);
+                }
+                match found.next {
+                    Some(next) => from = next,
+                    None => return Ok(all),
+                }
+            }
+        })
     }
 
     fn put_tasks(&self, specs: Vec<TaskSpec>) -> Reply<'_, ()> {

@@ -8,10 +8,13 @@ use std::time::{Duration, Instant};
 use ax_conformance::HandClock;
 use ax_conformance::harness::START;
 use ax_conformance::waiting::block_on;
+use ax_model::flow::{Edge, EdgeKind};
 use ax_model::lifecycle::{Event, Failure};
 use ax_model::limits::Limits;
 use ax_model::priority::Ageing;
-use ax_model::store::{Act, ClaimRequest, Claimed, Filter, QueueChange, Store, StoreError, StoreErrorKind, Target};
+use ax_model::store::{
+    Act, Also, ClaimRequest, Claimed, Filter, QueueChange, Store, StoreError, StoreErrorKind, Swept, Target,
+};
 use ax_model::{Cause, Chance, Clock, ErrorInfo, Job, JobRequest, NewJob, NodeId, State, TaskSpec};
 use ax_sqlite::{SqliteOptions, SqliteStore};
 use rusqlite::Connection;
@@ -313,4 +316,45 @@ fn failed_act(claimed: &Claimed) -> Act {
 
 fn asked(id: ax_model::JobId, event: Event) -> Act {
     Act { target: Target::Job(id), event, chance: 0 }
+}
+
+/// A file in which the ends of jobs did not reach those that wait for them: a sweep finds each, once, and does what was to be done.
+#[test]
+fn a_sweep_settles_what_was_left_and_says_how_much() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let other = foreign(dir.path());
+    let mut chance = Chance::new(7);
+    let parent = job(&mut chance, JobRequest::new("m:f", "[]"));
+    let mut waits_for = |parent: &NewJob, kind| {
+        let depends_on = vec![Edge { parent: parent.spec.id, kind }];
+        job(&mut chance, JobRequest { depends_on, ..JobRequest::new("m:f", "[]") })
+    };
+    let after = waits_for(&parent, EdgeKind::Success);
+    let stuck = waits_for(&parent, EdgeKind::Finished);
+    let never = waits_for(&parent, EdgeKind::Failure);
+    let below = waits_for(&never, EdgeKind::Success);
+    let [after_id, stuck_id, never_id, below_id] = [&after, &stuck, &never, &below].map(|new| new.spec.id);
+    let state = |id| block_on(store.get(id)).unwrap().unwrap().life;
+    block_on(store.enqueue(vec![parent, after, stuck, never, below])).unwrap().unwrap();
+    assert_eq!(block_on(store.sweep()).unwrap(), Swept::default(), "what rightly waits is let be");
+
+    let row = "(SELECT seq FROM jobs WHERE id = ?1)";
+    other.execute(&format!("UPDATE edges SET settled = 1 WHERE child = {row}"), [stuck_id.0]).unwrap();
+    other.execute_batch("CREATE TRIGGER deaf BEFORE UPDATE ON edges BEGIN SELECT RAISE(IGNORE); END").unwrap();
+    let held = claim(&store, 10).unwrap();
+    block_on(store.apply(vec![succeeded(&held[0])])).unwrap();
+    other.execute_batch("DROP TRIGGER deaf").unwrap();
+    assert!([after_id, stuck_id, never_id].iter().all(|id| state(*id).blocked), "the file is as it was to be");
+    assert!(!block_on(store.check()).unwrap().is_empty());
+
+    let swept = block_on(store.sweep()).unwrap();
+    assert_eq!(swept.edges, 3);
+    let skipped = |also: &Also| matches!(also, Also::Skipped { job, .. } if [never_id, below_id].contains(&job.id));
+    assert_eq!((swept.also.len(), swept.also.iter().all(skipped)), (2, true), "{:?}", swept.also);
+    assert_eq!([never_id, below_id].map(|id| state(id).state), [State::Skipped; 2]);
+    let claimed = claim(&store, 10).unwrap();
+    assert_eq!(claimed.iter().map(|job| job.attempt.id).collect::<Vec<_>>(), [after_id, stuck_id]);
+    assert_eq!(block_on(store.sweep()).unwrap(), Swept::default());
+    assert_eq!(block_on(store.check()).unwrap(), Vec::<String>::new());
 }

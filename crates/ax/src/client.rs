@@ -478,5 +478,6 @@ impl EnqueueLog {
             let step = who.step(Action::Enqueue, State::Pending, 0);
             node.tell(&crate::journal::Step { trace_id: &stored.trace_id, ..step });
         }
+        stored.iter().for_each(|stored| node.follow(&stored.also));
     }
 }

@@ -176,6 +176,7 @@ impl Engine {
         tasks.servants.push(tokio::spawn(watcher::watch(Arc::clone(node))));
         tasks.servants.push(tokio::spawn(retention::expire_all(Arc::clone(node))));
         tasks.servants.push(tokio::spawn(retention::prune_all(Arc::clone(node))));
+        tasks.servants.push(tokio::spawn(retention::sweep_all(Arc::clone(node))));
         if node.options.schedules {
             tasks.servants.push(tokio::spawn(schedules::fire_all(Arc::clone(node))));
         }

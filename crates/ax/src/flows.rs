@@ -6,9 +6,10 @@ use ax_model::flow::FlowRetry;
 use ax_model::flow_request::{FlowError, FlowRequest, MAP_TASK};
 use ax_model::job::Tick;
 use ax_model::store::{
-    Also, Applied, Cursor, Enqueued, Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal, NewFlow, StoreError, Upstream,
+    Also, Applied, Cursor, Enqueued, Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal, NewFlow, Rerun, StoreError,
+    Touched, Upstream,
 };
-use ax_model::{Chance, FlowState, JobId, NewJob, Timestamp};
+use ax_model::{Chance, FlowState, JobId, NewJob, State, Timestamp};
 
 use crate::client::{Client, EnqueueLog, WAIT_READS_EVERY};
 use crate::enqueue_error::EnqueueError;
@@ -157,10 +158,11 @@ impl Client {
     /// Outside, the store's own trouble; inside, why it can't be run again.
     pub async fn retry_flow(&self, id: JobId, retry: FlowRetry) -> Result<Result<FlowHead, FlowRefusal>, StoreError> {
         let answer = self.node.store.retry_flow(id, retry).await?;
-        if let Ok(head) = &answer {
+        Ok(answer.map(|Rerun { head, also }| {
             tracing::info!(flow = %id, next = %head.spec.id, "a person runs a flow again");
-        }
-        Ok(answer)
+            self.node.follow(&also);
+            head
+        }))
     }
 
     /// Cancels every job of a flow that has not ended; running ones are being stopped when this returns. Answers where each
@@ -225,21 +227,10 @@ impl Node {
     pub(crate) fn follow(&self, also: &[Also]) {
         for one in also {
             match one {
-                Also::Skipped(skipped) => {
-                    self.waiters.wake(skipped.id);
-                    self.tell(&Step {
-                        task_id: skipped.id,
-                        trace_id: &skipped.trace_id,
-                        root_id: skipped.root_id,
-                        task: &skipped.task,
-                        queue: &skipped.queue,
-                        action: Action::Skip,
-                        status: ax_model::State::Skipped,
-                        attempt: 0,
-                        cost_us: None,
-                        error: Some(&skipped.reason),
-                        schedule: None,
-                    });
+                Also::Enqueued(job) => self.tell(&step_of(job, Action::Enqueue, State::Pending)),
+                Also::Skipped { job, reason } => {
+                    self.waiters.wake(job.id);
+                    self.tell(&Step { error: Some(reason), ..step_of(job, Action::Skip, State::Skipped) });
                 }
                 Also::FlowEnded { id, state, next } => {
                     self.waiters.wake(*id);
@@ -250,5 +241,21 @@ impl Node {
                 }
             }
         }
+    }
+}
+
+fn step_of(job: &Touched, action: Action, status: State) -> Step<'_> {
+    Step {
+        task_id: job.id,
+        trace_id: &job.trace_id,
+        root_id: job.root_id,
+        task: &job.task,
+        queue: &job.queue,
+        action,
+        status,
+        attempt: 0,
+        cost_us: None,
+        error: None,
+        schedule: None,
     }
 }

@@ -69,6 +69,7 @@ pub(crate) struct Metrics {
     pub(crate) run: Histogram,
     pub(crate) turnaround: Histogram,
     pub(crate) ticks: TickMetrics,
+    pub(crate) late_edges: AtomicU64,
 }
 
 /// What is counted of schedules.
@@ -99,6 +100,8 @@ pub struct EngineMetrics {
     pub ticks: [u64; TickOutcome::ALL.len()],
     /// From a tick to the moment its job was stored.
     pub tick_lag: Times,
+    /// Edges that the end of their parent had not settled, and a sweep did: more than none is a defect.
+    pub late_edges: u64,
     /// Attempts that can run at a time.
     pub slots: usize,
     /// Slots that have a job.
@@ -130,6 +133,7 @@ impl Client {
             turnaround: node.metrics.turnaround.read(),
             ticks: std::array::from_fn(|i| node.metrics.ticks.by_outcome[i].load(Ordering::Relaxed)),
             tick_lag: node.metrics.ticks.lag.read(),
+            late_edges: node.metrics.late_edges.load(Ordering::Relaxed),
             slots: node.board.slots(),
             busy,
             idle: node

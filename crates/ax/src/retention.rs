@@ -1,6 +1,8 @@
-//! Periodic care of the store: jobs whose time has passed, and ended jobs that nobody needs any more.
+//! Periodic care of the store: jobs whose time has passed, ended jobs that nobody needs any more, and a look for jobs that wait
+//! for what has ended.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ax_model::store::StoreError;
@@ -15,6 +17,8 @@ use crate::options::Retention;
 const EXPIRE_EVERY: Duration = Duration::from_secs(1);
 /// Time between two walks that delete old jobs. Retention is counted in days; a walk reads the whole store.
 const PRUNE_EVERY: Duration = Duration::from_secs(3600);
+/// Time between two looks for edges that nobody settled.
+const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 /// Jobs in one transaction: small, so that work fits in between.
 const BATCH: usize = 500;
 /// Pause between two batches.
@@ -63,6 +67,30 @@ async fn log_expiry(node: &Node, id: JobId) {
         let who = Who::of_row(&job);
         let step = who.step(Action::Expire, job.life.state, job.life.attempt);
         node.tell(&Step { error: Some("expired: start_before passed"), ..step });
+    }
+}
+
+/// Looks for jobs that wait for what has ended, until the engine drains. The end of a job settles its edges: what is found is an
+/// alarm, not a way of working.
+pub(crate) async fn sweep_all(node: Arc<Node>) {
+    while node.stage() < Stage::Draining {
+        let swept = tokio::select! {
+            swept = node.store.sweep() => swept,
+            () = node.reached(Stage::Draining) => return,
+        };
+        match swept {
+            Ok(swept) if swept.edges > 0 => {
+                node.metrics.late_edges.fetch_add(swept.edges as u64, Ordering::Relaxed);
+                tracing::error!(
+                    late_edges = swept.edges,
+                    "jobs waited for others that had ended, and go on now; this is a defect of rea or of the file: please report it"
+                );
+                node.follow(&swept.also);
+            }
+            Ok(_) => {}
+            Err(error) => node.troubles.report(&node.timer, "sweep", &error),
+        }
+        node.sleep_before(Stage::Draining, SWEEP_EVERY).await;
     }
 }
 

@@ -124,6 +124,7 @@ pub(crate) async fn tell(node: &Arc<Node>, firing: &Firing, ticked: Ticked) {
             node.metrics.ticks.count(TickOutcome::Run, 1);
             node.metrics.ticks.lag.record_us(now.us_since(run.tick));
             node.tell(&Step { schedule: Some(&firing.name), ..who.step(Action::Tick, State::Pending, 0) });
+            node.follow(&run.job.also);
         }
     }
     for record in &ticked.records {

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use ax::model::flow::{Edge, EdgeKind};
 use ax::model::flow_template::FlowTemplate;
 use ax::model::schedule::ScheduleRequest;
 use ax::{
     Action, Context, Engine, FlowBuilder, Handlers, Item, JobRequest, OnCrash, State, Store, StoreErrorKind,
-    SystemClock, TaskError,
+    SystemClock, TaskError, TaskSpec,
 };
 use ax_conformance::FaultyStore;
 use ax_conformance::faulty_store::{Call, Fault, Sleep};
@@ -224,5 +225,27 @@ async fn a_full_disk_costs_the_engines_own_tasks_nothing(on: On) {
     let flow = client.wait_flow(flow, Duration::from_secs(20)).await.unwrap().unwrap();
     let states: Vec<_> = flow.jobs.iter().map(|job| (job.job.life.state, job.job.life.interruptions)).collect();
     assert_eq!(states, vec![(State::Success, 0); 4], "the list, the map and its two");
+    engine.stop(Duration::ZERO).await;
+}
+
+/// In the file, a job waits for what is decided. The engine finds it when it starts, goes on with it, and does not keep it to itself.
+#[tokio::test]
+async fn a_job_that_was_left_waiting_goes_on_and_is_counted() {
+    let w = World::new(On::Sqlite);
+    let (store, dir) = world::open(On::Sqlite, Arc::new(SystemClock));
+    let engine = Engine::open_store(store, real_options(&w.steps));
+    let client = engine.client();
+    let mut handlers = Handlers::new(1);
+    handlers.add("f", |_: Context, (): ()| async { Ok::<_, TaskError>(1) });
+    client.learn(&TaskSpec { name: "f".to_owned(), ..TaskSpec::default() }).await.unwrap();
+    let parent = JobRequest { delay_ms: Some(3_600_000), ..JobRequest::new("f", "[]") };
+    let parent = client.enqueue(vec![parent]).await.unwrap()[0].id;
+    let depends_on = vec![Edge { parent, kind: EdgeKind::Success }];
+    let child = client.enqueue(vec![JobRequest { depends_on, ..JobRequest::new("f", "[]") }]).await.unwrap()[0].id;
+    let file = rusqlite::Connection::open(dir.as_ref().unwrap().path().join("a.db")).unwrap();
+    file.execute("UPDATE edges SET settled = 1", []).unwrap();
+    engine.start(Arc::new(handlers)).await.unwrap();
+    let ended = client.wait(child, Duration::from_secs(20)).await.unwrap().unwrap();
+    assert_eq!((ended.life.state, client.metrics().late_edges), (State::Success, 1));
     engine.stop(Duration::ZERO).await;
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use ax::model::flow::Edge;
 use ax::model::flow_template::FlowTemplate;
 use ax::model::schedule::{Overlap, ScheduleRequest};
 use ax::model::ticks::TickOutcome;
@@ -25,6 +26,7 @@ on_every_store! {
     a_wide_flow_comes_to_its_join;
     a_flow_that_is_wrong_is_refused_with_the_node;
     a_skip_is_logged_and_wakes_who_waits;
+    every_job_of_every_run_has_its_lines_from_the_first;
     the_nightly_flow_fires_fails_warns_and_is_run_again;
     a_flow_that_runs_holds_back_the_ticks_of_its_schedule;
     a_batch_has_the_limit_of_edges_of_a_flow;
@@ -254,6 +256,42 @@ async fn a_skip_is_logged_and_wakes_who_waits(on: On) {
     assert_eq!(job.life.state, State::Skipped);
     assert!(job.last_error.unwrap().message.starts_with("upstream broken is dead"));
     eventually("the skip is logged", || async { w.steps.of(id).contains(&Action::Skip) }).await;
+    w.stop(&engine).await;
+}
+
+/// Also one that is skipped where it is made, and those that a new run makes, whoever asked for it.
+async fn every_job_of_every_run_has_its_lines_from_the_first(on: On) {
+    let w = World::new(on);
+    let engine = w.start_with(handlers(&w, 9)).await;
+    let client = engine.client();
+    let mut flow = FlowBuilder::new("f");
+    flow.max_attempts(2, FlowRetry::Failed);
+    let broken = flow.job::<()>("broken", "broken", ());
+    let next = flow.job::<u64>("next", "number", (1,));
+    flow.after(&next, &broken, EdgeKind::Success);
+    let first = client.submit_flow(flow.build().unwrap()).await.unwrap();
+    let second = ended(&engine, first.flow).await.head.spec.id;
+    let third = client.retry_flow(second, FlowRetry::All).await.unwrap().unwrap().spec.id;
+    let fourth = ended(&engine, third).await.head.spec.id;
+    let mut runs: Vec<JobId> = vec![];
+    for flow in [first.flow, second, third, fourth] {
+        let flow = client.flow(flow).await.unwrap().unwrap();
+        runs.extend(flow.jobs.iter().map(|job| job.job.spec.id));
+    }
+    assert_eq!(runs.len(), 8);
+    for pair in runs.chunks(2) {
+        // A job may start before who made it has said so.
+        let steps = w.steps.of(pair[0]);
+        assert!(
+            steps.len() == 3 && steps.contains(&Action::Enqueue) && steps.last() == Some(&Action::Fail),
+            "{steps:?}"
+        );
+        assert_eq!(w.steps.of(pair[1]), [Action::Enqueue, Action::Skip]);
+    }
+
+    let depends_on = vec![Edge { parent: runs[0], kind: EdgeKind::Success }];
+    let late = client.enqueue_one(JobRequest { depends_on, ..JobRequest::new("number", "[1]") }).await.unwrap();
+    assert_eq!(w.steps.of(late.id), [Action::Enqueue, Action::Skip]);
     w.stop(&engine).await;
 }
 

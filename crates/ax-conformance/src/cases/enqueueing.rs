@@ -33,7 +33,7 @@ pub(super) fn what_is_stored_is_what_was_asked(h: &mut Harness) {
     let jobs: Vec<_> = requests.into_iter().map(|r| h.resolve(r)).collect();
     let answers = done(h.store().enqueue(jobs.clone())).expect("should be accepted");
     for (new, answer) in jobs.into_iter().zip(answers) {
-        let expected = Enqueued { id: new.spec.id, trace_id: new.spec.trace_id.clone(), created: true };
+        let expected = Enqueued { id: new.spec.id, trace_id: new.spec.trace_id.clone(), created: true, also: vec![] };
         assert_eq!(answer, expected);
         let stored = h.job(new.spec.id);
         let life = Life::fresh(new.run_at, new.start_before, now);
@@ -76,7 +76,7 @@ pub(super) fn clients_may_choose_ids(h: &mut Harness) {
     // The repeat of a lost reply: the same words, at a later time.
     h.clock.advance(5_000);
     let again = h.enqueue(vec![mine(r#"[ {"b":2, "a":1} ]"#)]).expect("is the same");
-    assert_eq!(again, [Enqueued { id, trace_id: stored.spec.trace_id.clone(), created: false }]);
+    assert_eq!(again, [Enqueued { id, trace_id: stored.spec.trace_id.clone(), created: false, also: vec![] }]);
     assert_eq!(h.enqueue(vec![mine("[2]")]), Err(EnqueueRefusal::IdConflict { index: 0 }));
     let other_task = JobRequest { id: Some(id), ..JobRequest::new("new:g", r#"[{"a":1,"b":2}]"#) };
     assert_eq!(h.enqueue(vec![other_task]), Err(EnqueueRefusal::IdConflict { index: 0 }));

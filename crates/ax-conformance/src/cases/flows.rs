@@ -106,7 +106,7 @@ pub(super) fn c033_a_skip_goes_all_the_way_down(h: &mut Harness) {
     }
     let attempt = h.take(TASK).attempt;
     let also = end(h, attempt, Some(Failure::Fatal)).also;
-    assert_eq!(also.iter().filter(|one| matches!(one, Also::Skipped(_))).count(), 50, "each is told");
+    assert_eq!(also.iter().filter(|one| matches!(one, Also::Skipped { .. })).count(), 50, "each is told");
     for pair in chain.windows(2) {
         let child = h.job(pair[1]);
         assert_eq!(child.life.state, State::Skipped);
@@ -270,7 +270,7 @@ const NIGHTLY: &[(usize, usize, EdgeKind)] =
 fn ended(also: &[Also]) -> Option<(FlowState, Option<JobId>)> {
     also.iter().find_map(|one| match one {
         Also::FlowEnded { state, next, .. } => Some((*state, *next)),
-        Also::Skipped(_) => None,
+        Also::Enqueued(_) | Also::Skipped { .. } => None,
     })
 }
 
@@ -303,12 +303,12 @@ pub(super) fn a_run_from_the_start_has_every_node(h: &mut Harness) {
     run(h, ids[0], None);
     run(h, ids[1], Some(Failure::Fatal));
     run(h, ids[3], None);
-    let part = done(h.store().retry_flow(flow, FlowRetry::Failed)).expect("has died");
+    let part = done(h.store().retry_flow(flow, FlowRetry::Failed)).expect("has died").head;
     let jobs = done(h.store().flow(part.spec.id)).expect("is there").jobs;
     assert_eq!(jobs.len(), 3);
     run(h, jobs[0].job.spec.id, Some(Failure::Fatal));
     run(h, jobs[2].job.spec.id, None);
-    let whole = done(h.store().retry_flow(part.spec.id, FlowRetry::All)).expect("has died again");
+    let whole = done(h.store().retry_flow(part.spec.id, FlowRetry::All)).expect("has died again").head;
     let found = done(h.store().flow(whole.spec.id)).expect("is there");
     let names: Vec<&str> = found.jobs.iter().filter_map(|job| Some(job.job.place.as_ref()?.node.as_str())).collect();
     assert_eq!(names, ["n0", "n1", "n2", "n3"]);
@@ -336,7 +336,7 @@ pub(super) fn a_flow_can_be_run_again_whole_and_not_more_often_than_it_may(h: &m
     // By hand: with its tries counted afresh, and only from the newest run.
     let old = done(h.store().retry_flow(ids[0], FlowRetry::Failed));
     assert_eq!(old, Err(FlowRefusal::NotFound), "a job is no flow");
-    let head = done(h.store().retry_flow(flow, FlowRetry::Failed)).expect("has died");
+    let head = done(h.store().retry_flow(flow, FlowRetry::Failed)).expect("has died").head;
     assert_eq!((head.attempt, head.tries, head.retry_of), (4, 1, Some(flow)));
     assert_eq!(done(h.store().retry_flow(flow, FlowRetry::Failed)), Err(FlowRefusal::Superseded(head.spec.id)));
     assert_eq!(done(h.store().retry_flow(head.spec.id, FlowRetry::All)), Err(FlowRefusal::Running));
@@ -345,7 +345,7 @@ pub(super) fn a_flow_can_be_run_again_whole_and_not_more_often_than_it_may(h: &m
     run(h, jobs[1].job.spec.id, None);
     let id = head.spec.id;
     assert_eq!(done(h.store().retry_flow(id, FlowRetry::Failed)), Err(FlowRefusal::Ended(FlowState::Success)));
-    let whole = done(h.store().retry_flow(id, FlowRetry::All)).expect("all of it, also after a success");
+    let whole = done(h.store().retry_flow(id, FlowRetry::All)).expect("all of it, also after a success").head;
     assert_eq!(whole.counts.jobs, 2);
     done(h.store().cancel_flow(whole.spec.id)).expect("runs");
 }
@@ -363,7 +363,7 @@ pub(super) fn a_cancelled_flow_ends_cancelled_and_is_not_run_again(h: &mut Harne
     let also = h.tell(clean, event).expect("has stopped").also;
     assert_eq!(ended(&also), Some((FlowState::Cancelled, None)));
     assert_eq!(done(h.store().cancel_flow(flow)), Err(FlowRefusal::Ended(FlowState::Cancelled)));
-    let again = done(h.store().retry_flow(flow, FlowRetry::Failed)).expect("a person may");
+    let again = done(h.store().retry_flow(flow, FlowRetry::Failed)).expect("a person may").head;
     assert_eq!(again.counts.jobs, 3);
     done(h.store().cancel_flow(again.spec.id)).expect("runs");
 }

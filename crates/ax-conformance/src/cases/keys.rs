@@ -33,7 +33,7 @@ pub(super) fn keep_answers_with_the_job_that_is_there(h: &mut Harness) {
     let stored = h.job(id);
     let other = JobRequest { priority: Some(1), trace_id: Some("second".to_owned()), ..keyed("k", "[1]") };
     let answer = h.enqueue(vec![other]).expect("is a repeat");
-    assert_eq!(answer, [Enqueued { id, trace_id: "first".to_owned(), created: false }]);
+    assert_eq!(answer, [Enqueued { id, trace_id: "first".to_owned(), created: false, also: vec![] }]);
     assert_eq!((h.job(id), h.history(id)), (stored, vec![]));
 }
 
@@ -56,7 +56,7 @@ pub(super) fn replace_changes_a_waiting_job_and_keeps_its_name(h: &mut Harness) 
         ..with(IfExists::Replace, keyed("k", "[2]"))
     };
     let answer = h.enqueue(vec![new]).expect("still waits");
-    assert_eq!(answer, [Enqueued { id, trace_id: before.spec.trace_id.clone(), created: false }]);
+    assert_eq!(answer, [Enqueued { id, trace_id: before.spec.trace_id.clone(), created: false, also: vec![] }]);
     let after = h.job(id);
     let (old, new) = (&before.spec, &after.spec);
     assert_eq!((new.id, new.created_at, new.root_id, after.seq), (old.id, old.created_at, old.root_id, before.seq));

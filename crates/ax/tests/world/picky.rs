@@ -8,13 +8,13 @@ use ax::model::new_job::NewJob;
 use ax::model::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
 use ax::model::store::{
     Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, EnqueueRefusal, LaneStats, Matching, NewFlow, Pruned,
-    Recovered, Reply, Upstream,
+    Recovered, Reply, Rerun, Swept, Upstream,
 };
 use ax::model::{Event, Progress};
 use ax::{
-    Counts, Cursor, Enqueued, Filter, Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal, FlowRetry, HistoryEntry, Job,
-    JobId, Limit, LimitWrite, NodeId, Page, Queue, QueueChange, Refusal, State, Store, StoreError, StoreErrorKind,
-    Subject, TaskSpec, Timestamp,
+    Counts, Cursor, Enqueued, Filter, Flow, FlowFilter, FlowPage, FlowRefusal, FlowRetry, HistoryEntry, Job, JobId,
+    Limit, LimitWrite, NodeId, Page, Queue, QueueChange, Refusal, State, Store, StoreError, StoreErrorKind, Subject,
+    TaskSpec, Timestamp,
 };
 
 /// Refuses batches in which an attempt succeeds with `"poison"`.
@@ -46,7 +46,7 @@ impl Store for Picky {
     pass_on! {
         enqueue(jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, EnqueueRefusal>;
         submit_flow(flow: NewFlow, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, EnqueueRefusal>;
-        retry_flow(id: JobId, retry: FlowRetry) -> Result<FlowHead, FlowRefusal>;
+        retry_flow(id: JobId, retry: FlowRetry) -> Result<Rerun, FlowRefusal>;
         cancel_flow(id: JobId) -> Result<Vec<Applied>, FlowRefusal>;
         flow(id: JobId) -> Option<Flow>;
         flows(filter: FlowFilter, after: Option<Cursor>, limit: usize) -> FlowPage;
@@ -56,6 +56,7 @@ impl Store for Picky {
         note_progress(notes: Vec<(AttemptRef, Progress)>) -> ();
         recover(keep: NodeId, limit: usize) -> Vec<Recovered>;
         expire(limit: usize) -> Vec<Applied>;
+        sweep() -> Swept;
         put_tasks(tasks: Vec<TaskSpec>) -> ();
         tasks() -> Vec<TaskSpec>;
         set_queue(change: QueueChange) -> Queue;

@@ -194,6 +194,12 @@ fn of_engine(page: &mut Page, engine: &EngineMetrics) {
         "From the enqueue of a job to its end, delays and retries included",
         &engine.turnaround,
     );
+    page.single(
+        "rea_late_edges_total",
+        Kind::Counter,
+        "Edges between jobs that had to be settled by a sweep; not 0 is a defect",
+        engine.late_edges,
+    );
     page.single("rea_workers", Kind::Gauge, "Jobs that can run at a time", engine.slots);
     page.single("rea_workers_busy", Kind::Gauge, "Workers that have a job", engine.busy);
     page.single("rea_workers_idle", Kind::Gauge, "Workers that are ready and have no job", engine.idle);

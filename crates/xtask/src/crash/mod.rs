@@ -247,6 +247,8 @@ impl Run {
             self.wrong.push(format!("process {} of job {} lives on after the server's stop", line.pid, line.job));
         }
         self.wrong.extend(self.load.wrong());
+        let log = std::fs::read_to_string(self.file("server.log")).context("reading the servers' log")?;
+        self.wrong.extend(log.lines().filter(|line| line.contains("\"late_edges\":")).map(str::to_owned));
         let verdict = verdict::on(&self.file("rea.db"), &self.load.acks(), &self.load.seen(), &lines)?;
         self.wrong.extend(verdict.wrong);
         self.ends = verdict.ends.iter().map(|(word, n)| format!("{word} {n}")).collect::<Vec<_>>().join(", ");
