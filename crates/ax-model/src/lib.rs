@@ -11,6 +11,7 @@ pub mod fair;
 pub mod firing;
 pub mod flow;
 pub mod flow_request;
+mod flow_rows;
 pub mod flow_run;
 pub mod flow_template;
 pub mod gates;

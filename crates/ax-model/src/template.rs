@@ -79,6 +79,27 @@ impl Template {
         }
     }
 
+    /// Takes over what is given in `part`, but its task; what is not given there stays.
+    pub fn change(&mut self, part: &Template) {
+        for (own, given) in [(&mut self.args, &part.args), (&mut self.kwargs, &part.kwargs)] {
+            if !given.is_empty() {
+                own.clone_from(given);
+            }
+        }
+        if !part.tags.is_empty() {
+            self.tags.clone_from(&part.tags);
+        }
+        self.queue = part.queue.clone().or_else(|| self.queue.take());
+        self.priority = part.priority.or(self.priority);
+        self.timeout_ms = part.timeout_ms.or(self.timeout_ms);
+        self.max_attempts = part.max_attempts.or(self.max_attempts);
+        self.max_interruptions = part.max_interruptions.or(self.max_interruptions);
+        self.retry_base_ms = part.retry_base_ms.or(self.retry_base_ms);
+        self.retry_cap_ms = part.retry_cap_ms.or(self.retry_cap_ms);
+        self.on_crash = part.on_crash.or(self.on_crash);
+        self.concurrency_key = part.concurrency_key.clone().or_else(|| self.concurrency_key.take());
+    }
+
     /// The template that makes such requests; `whose` job it is, for the refusal: "a schedule's job".
     ///
     /// # Errors

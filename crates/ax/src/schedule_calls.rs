@@ -120,20 +120,20 @@ impl Client {
         self.change_schedule(name, ScheduleChange::Create(spec)).await
     }
 
-    /// Changes what `edit` changes.
+    /// Changes what `edit` changes, unless it refuses.
     ///
     /// # Errors
     /// There is none of that name, a field is wrong then, or its task is unknown.
     pub async fn edit_schedule(
         &self,
         name: &str,
-        edit: impl Fn(&mut ScheduleRequest) + Send + Sync,
+        edit: impl Fn(&mut ScheduleRequest) -> Result<(), Invalid> + Send + Sync,
     ) -> Result<Schedule, ScheduleError> {
         let mut tries = 1;
         loop {
             let old = self.schedule(name).await?.ok_or(ScheduleError::Refused(ScheduleRefusal::NotFound))?;
             let mut request = ScheduleRequest::of(&old.spec);
-            edit(&mut request);
+            edit(&mut request).map_err(ScheduleError::Invalid)?;
             let spec = request.resolve(self.limits()).map_err(ScheduleError::Invalid)?;
             let change = ScheduleChange::Edit { revision: old.revision, spec };
             match self.change_schedule(name.to_owned(), change).await {

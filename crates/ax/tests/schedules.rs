@@ -269,7 +269,13 @@ async fn what_tasks_declare_is_taken_in_and_paused_when_it_is_gone(on: On) {
     w.advance_ms(10_000);
     at_rest(&w, &client, "report").await;
     assert_eq!(outcomes(&client, "report").await, [(Run, None, 1)]);
-    client.edit_schedule("report", |edit| edit.every_ms = Some(60_000)).await.unwrap();
+    client
+        .edit_schedule("report", |edit| {
+            edit.every_ms = Some(60_000);
+            Ok(())
+        })
+        .await
+        .unwrap();
     w.stop(&engine).await;
     // The same words: the edit stays.
     let engine = with_task(&w, declared(10_000)).await;
@@ -303,7 +309,13 @@ async fn a_person_can_edit_pause_run_and_delete(on: On) {
     client.create_schedule(every("n", "ok", 10)).await.unwrap();
     let exists = client.create_schedule(every("n", "ok", 10)).await.unwrap_err();
     assert_eq!(exists, ScheduleError::Refused(ScheduleRefusal::Exists));
-    let edited = client.edit_schedule("n", |edit| edit.template.tags = vec!["x".into()]).await.unwrap();
+    let edited = client
+        .edit_schedule("n", |edit| {
+            edit.template.tags = vec!["x".into()];
+            Ok(())
+        })
+        .await
+        .unwrap();
     assert_eq!((edited.next, edited.revision), (Some(START.plus_ms(10_000)), 2));
     let paused = client.pause_schedule("n", Some("a move".into())).await.unwrap();
     assert_eq!(paused.next, None);
@@ -324,7 +336,7 @@ async fn a_person_can_edit_pause_run_and_delete(on: On) {
     let gone = ScheduleError::Refused(ScheduleRefusal::NotFound);
     assert_eq!(client.delete_schedule("n").await.unwrap_err(), gone);
     assert_eq!(client.run_schedule("n").await.unwrap_err(), gone);
-    assert_eq!(client.edit_schedule("n", |_| ()).await.unwrap_err(), gone);
+    assert_eq!(client.edit_schedule("n", |_| Ok(())).await.unwrap_err(), gone);
     assert_eq!(jobs(&client).await.len(), 2, "its jobs stay");
     w.stop(&engine).await;
     w.is_sound().await;

@@ -45,9 +45,6 @@ pub(super) struct Enqueue {
     /// What to do when the key has a job that waits
     #[arg(long, value_parser = ["keep", "replace", "reschedule"])]
     if_exists: Option<String>,
-    /// What it shares a limit with: jobs with the same key run one at a time, or as `rea limit` says
-    #[arg(long, value_name = "KEY")]
-    concurrency_key: Option<String>,
     /// Wait for another job: for its success, or with :failure or :finished for its death or its end; may be repeated
     #[arg(long, value_name = "TASK_ID[:failure|:finished]", value_parser = parent)]
     depends_on: Vec<Parent>,
@@ -116,7 +113,6 @@ impl Enqueue {
             ("run_at", &self.run_at),
             ("start_before", &self.start_before),
             ("key", &self.key),
-            ("concurrency_key", &self.concurrency_key),
             ("if_exists", &self.if_exists),
             ("trace_id", &self.trace_id),
             ("callback_url", &self.callback),

@@ -14,7 +14,7 @@ use super::{Exit, Failure};
 /// The body of a request in the making: fields as they are sent.
 pub(super) type Body<'a> = BTreeMap<&'a str, Box<RawValue>>;
 
-/// A job's own flags.
+/// What a job is to do, and its own flags.
 #[derive(Args)]
 pub(super) struct JobArgs {
     /// The task, such as module:function
@@ -22,6 +22,13 @@ pub(super) struct JobArgs {
     /// Its arguments: JSON values (5, true, '{"a": 1}', '"5"'); what is not JSON is a text
     #[arg(allow_negative_numbers = true)]
     args: Vec<String>,
+    #[command(flatten)]
+    flags: JobFlags,
+}
+
+/// A job's own flags.
+#[derive(Args)]
+pub(super) struct JobFlags {
     /// Its keyword arguments, a JSON object
     #[arg(long, value_name = "JSON")]
     kwargs: Option<String>,
@@ -49,20 +56,38 @@ pub(super) struct JobArgs {
     /// A label to find the job by; may be repeated
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
+    /// What it shares a limit with: jobs with the same key run one at a time, or as `rea limit` says
+    #[arg(long, value_name = "KEY")]
+    concurrency_key: Option<String>,
 }
 
 impl JobArgs {
-    /// The fields that were given. Arguments are passed on as the text that was typed, so that big numbers stay exact.
+    /// The fields that were given.
+    pub(super) fn body(&self) -> Result<Body<'static>, Failure> {
+        let mut body = self.flags.body()?;
+        put_task(&mut body, &self.task, &self.args)?;
+        Ok(body)
+    }
+}
+
+/// Adds what a job is to do. Arguments are passed on as the text that was typed, so that big numbers stay exact.
+pub(super) fn put_task(body: &mut Body<'_>, task: &str, args: &[String]) -> Result<(), Failure> {
+    let args = args.iter().enumerate().map(|(i, text)| argument(i + 1, text));
+    put(body, "args", &args.collect::<Result<Vec<_>, _>>()?);
+    put(body, "task", &task);
+    Ok(())
+}
+
+impl JobFlags {
+    /// The fields that were given.
     pub(super) fn body(&self) -> Result<Body<'static>, Failure> {
         let mut body = Body::new();
-        let args = self.args.iter().enumerate().map(|(i, text)| argument(i + 1, text));
-        let args = args.collect::<Result<Vec<_>, _>>()?;
-        put(&mut body, "task", &self.task);
-        put(&mut body, "args", &args);
         if let Some(kwargs) = &self.kwargs {
             body.insert("kwargs", raw(kwargs).ok_or_else(|| bad_kwargs(kwargs))?);
         }
-        for (name, value) in [("queue", &self.queue), ("on_crash", &self.on_crash)] {
+        for (name, value) in
+            [("queue", &self.queue), ("on_crash", &self.on_crash), ("concurrency_key", &self.concurrency_key)]
+        {
             if let Some(text) = value {
                 put(&mut body, name, text);
             }

@@ -65,6 +65,18 @@ pub fn parse(body: &[u8]) -> Result<Asked, Problem> {
     })
 }
 
+/// Reads fields of a request that is there already: any but its task.
+///
+/// # Errors
+/// As `parse`.
+pub(crate) fn parse_part(fields: &[(Cow<'_, str>, &RawValue)]) -> Result<JobRequest, Problem> {
+    let part = drafted(fields, FIELDS, |_, _, _| Ok(false))?;
+    match part.callback {
+        None => Ok(part.job),
+        Some(_) => Err(Problem::field("callback_url", "can't be changed")),
+    }
+}
+
 /// Reads a request whose fields stand among others: `own` takes those that are not a request's and answers true for them.
 /// `known` are all that there are.
 ///
@@ -73,8 +85,16 @@ pub fn parse(body: &[u8]) -> Result<Asked, Problem> {
 pub(crate) fn parse_among(
     fields: &[(Cow<'_, str>, &RawValue)],
     known: &'static [&'static str],
-    mut own: impl FnMut(&str, &str, &mut JobRequest) -> Result<bool, Problem>,
+    own: impl FnMut(&str, &str, &mut JobRequest) -> Result<bool, Problem>,
 ) -> Result<Asked, Problem> {
+    drafted(fields, known, own)?.finish()
+}
+
+fn drafted(
+    fields: &[(Cow<'_, str>, &RawValue)],
+    known: &'static [&'static str],
+    mut own: impl FnMut(&str, &str, &mut JobRequest) -> Result<bool, Problem>,
+) -> Result<Draft, Problem> {
     let mut job = Draft::default();
     for (name, raw) in fields {
         let (name, json) = (&**name, raw.get());
@@ -86,7 +106,7 @@ pub(crate) fn parse_among(
             return Err(Problem::unknown_field(name, known));
         }
     }
-    job.finish()
+    Ok(job)
 }
 
 /// The object's fields in order, each once, their values still text; see `split`.

@@ -1,6 +1,7 @@
 //! A schedule as clients ask for it: a new one, or a change of one.
 
-use ax::model::flow_request::OWN_TASKS;
+use ax::model::Invalid;
+use ax::model::flow_request::{FLOW_TASK, OWN_TASKS};
 use ax::model::flow_template::FlowTemplate;
 use ax::model::limits::Limits;
 use ax::model::schedule::{CatchUp, Overlap, ScheduleRequest};
@@ -17,6 +18,15 @@ const CATCH_UP: &str = "\"latest\", \"all\" or \"none\"";
 /// The words of `overlap`.
 const OVERLAP: &str = "\"skip\", \"queue\", \"allow\" or \"cancel_old\"";
 
+/// What is given of the job that a schedule starts.
+#[derive(Clone, Debug)]
+enum Starts {
+    /// All of it.
+    Whole(Template),
+    /// Fields of it, without a task: the others stay.
+    Part(Template),
+}
+
 /// What is given of a schedule. The outer `None` = it was not given; `null` is a value of `timezone` and `start` only.
 #[derive(Clone, Debug, Default)]
 pub struct Given {
@@ -25,7 +35,7 @@ pub struct Given {
     timezone: Option<Option<String>>,
     every_ms: Option<u64>,
     start: Option<Option<ax::model::Timestamp>>,
-    job: Option<Template>,
+    job: Option<Starts>,
     catch_up: Option<CatchUp>,
     overlap: Option<Overlap>,
 }
@@ -56,6 +66,12 @@ impl Given {
             ("catch_up", _) => self.catch_up = Some(word(name, json, CatchUp::from_word, CATCH_UP)?),
             ("overlap", _) => self.overlap = Some(word(name, json, Overlap::from_word, OVERLAP)?),
             ("job", _) => {
+                const WHOSE: &str = "a schedule's job";
+                let fields = request::fields_once(json.as_bytes(), request::FIELDS.len())?;
+                if !fields.iter().any(|(name, _)| *name == "task" || *name == "func_name") {
+                    let part = Template::of(request::parse_part(&fields)?, WHOSE)?;
+                    return self.starts(name, Starts::Part(part));
+                }
                 let asked = request::parse(json.as_bytes())?;
                 if asked.callback.is_some() {
                     return Err(Problem::field(
@@ -66,19 +82,19 @@ impl Given {
                 if OWN_TASKS.contains(&asked.job.task.as_str()) {
                     return Err(Problem::field("job", "is a task that rea does itself; for a flow give \"flow\""));
                 }
-                self.starts(name, Template::of(asked.job, "a schedule's job")?)?;
+                self.starts(name, Starts::Whole(Template::of(asked.job, WHOSE)?))?;
             }
             ("flow", _) => {
                 let flow = flow::parse(json.as_bytes(), &Limits::default())?;
-                self.starts(name, FlowTemplate::of(flow)?.job())?;
+                self.starts(name, Starts::Whole(FlowTemplate::of(flow)?.job()))?;
             }
             _ => return Err(Problem::unknown_field(name, FIELDS)),
         }
         Ok(())
     }
 
-    fn starts(&mut self, name: &str, template: Template) -> Result<(), Problem> {
-        match self.job.replace(template) {
+    fn starts(&mut self, name: &str, starts: Starts) -> Result<(), Problem> {
+        match self.job.replace(starts) {
             None => Ok(()),
             Some(_) => Err(Problem::field(name, "can't be given together with the other of \"job\" and \"flow\"")),
         }
@@ -96,7 +112,11 @@ impl Given {
             timezone: self.timezone.flatten(),
             every_ms: self.every_ms,
             start: self.start.flatten(),
-            template: self.job.ok_or_else(|| missing("job").hint("{\"task\": \"module:function\", \"args\": []}"))?,
+            template: match self.job {
+                Some(Starts::Whole(template)) => template,
+                Some(Starts::Part(_)) => return Err(missing("task")),
+                None => return Err(missing("job").hint("{\"task\": \"module:function\", \"args\": []}")),
+            },
             catch_up: self.catch_up.unwrap_or_default(),
             overlap: self.overlap.unwrap_or_default(),
         })
@@ -109,7 +129,10 @@ impl Given {
     }
 
     /// Changes what is given. A cron rule takes the place of an interval, and the other way round.
-    pub fn edit(&self, request: &mut ScheduleRequest) {
+    ///
+    /// # Errors
+    /// Fields of a job are given, and it starts a flow.
+    pub fn edit(&self, request: &mut ScheduleRequest) -> Result<(), Invalid> {
         if self.cron.is_some() {
             (request.every_ms, request.start) = (None, None);
             request.cron.clone_from(&self.cron);
@@ -126,11 +149,18 @@ impl Given {
         if let Some(start) = self.start {
             request.start = start;
         }
-        if let Some(job) = &self.job {
-            request.template.clone_from(job);
+        match &self.job {
+            Some(Starts::Part(_)) if request.template.task == FLOW_TASK => {
+                let problem = "the schedule starts a flow, which is changed as a whole: give \"flow\"".to_owned();
+                return Err(Invalid { field: "job", problem });
+            }
+            Some(Starts::Part(part)) => request.template.change(part),
+            Some(Starts::Whole(job)) => request.template.clone_from(job),
+            None => {}
         }
         request.catch_up = self.catch_up.unwrap_or(request.catch_up);
         request.overlap = self.overlap.unwrap_or(request.overlap);
+        Ok(())
     }
 }
 
@@ -179,7 +209,7 @@ mod tests {
     fn an_edit_changes_what_is_given_and_a_rule_takes_the_place_of_an_interval() {
         let edited = |before: &str, edit: &str| {
             let mut request = create(before).unwrap();
-            Given::parse(edit.as_bytes()).unwrap().edit(&mut request);
+            Given::parse(edit.as_bytes()).unwrap().edit(&mut request).unwrap();
             request
         };
         let every = r#"{"name": "n", "every": 60, "start": "2026-01-01T00:00:00Z", "job": {"task": "m:f"}}"#;
@@ -191,5 +221,26 @@ mod tests {
         let at = edited(cron, r#"{"timezone": null, "job": {"task": "m:g"}}"#);
         assert_eq!((at.cron.as_deref(), at.timezone, at.template.task.as_str()), (Some("@daily"), None, "m:g"));
         assert!(Given::parse(br#"{"name": "m"}"#).unwrap().renames("n"));
+    }
+
+    #[test]
+    fn a_job_without_a_task_changes_what_it_gives() {
+        let before = r#"{"name": "n", "every": 60, "job": {"task": "m:f", "args": [1], "kwargs": {"a": 1}, "queue": "q", "priority": 2,
+                         "timeout": 9, "tags": ["t"]}}"#;
+        let edit = |given: &str, before: &str| {
+            let mut request = create(before).unwrap();
+            Given::parse(given.as_bytes()).unwrap().edit(&mut request).map(|()| request.template)
+        };
+        let was = create(before).unwrap().template;
+        let now = edit(r#"{"job": {"args": [], "timeout": null, "concurrency_key": "k"}}"#, before).unwrap();
+        let key = Some("k".to_owned());
+        assert_eq!(now, Template { args: "[]".into(), timeout_ms: Some(None), concurrency_key: key, ..was.clone() });
+        assert_eq!(edit(r#"{"job": {}}"#, before).unwrap(), was);
+        assert_eq!(edit(r#"{"job": {"task": "m:g"}}"#, before).unwrap(), Template::new("m:g"), "a whole job");
+        let flow = r#"{"name": "n", "every": 60, "flow": {"name": "f", "nodes": {"a": {"task": "m:f"}}}}"#;
+        let refused = edit(r#"{"job": {"priority": 1}}"#, flow).unwrap_err();
+        assert!(refused.to_string().contains("starts a flow"), "{refused}");
+        let refused = Given::parse(br#"{"job": {"delay": 1}}"#).unwrap_err();
+        assert!(refused.detail().contains("can't have"), "{}", refused.detail());
     }
 }

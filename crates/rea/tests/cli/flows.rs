@@ -30,7 +30,7 @@ depends_on = [{ node = "report", on = "failure" }]
 "#;
 
 impl Bed {
-    fn file(&self, name: &str, text: &str) {
+    pub(crate) fn file(&self, name: &str, text: &str) {
         std::fs::write(self.dir.path().join(name), text).unwrap();
     }
 

@@ -51,6 +51,7 @@ async fn every_command_that_prints_data_prints_json_when_asked_to() {
             "schedule next" => vec!["@daily"],
             "schedule add" => vec!["t", "echo", "1", "--cron", "@daily", "--tz", "Asia/Shanghai"],
             "schedule add-flow" => vec!["f", "flow.toml", "--cron", "@daily"],
+            "schedule edit-flow" => vec!["f", "flow.toml"],
             "schedule edit" => vec!["s", "--every", "2h"],
             "schedule list" => vec![],
             _ if name.starts_with("schedule ") => vec!["s"],

@@ -1,5 +1,7 @@
 //! Without a server: the command opens the store itself; nothing runs.
 
+use serde_json::json;
+
 use crate::bed::Bed;
 
 const NOBODY: &str = "0193793e-7f00-7000-8000-000000000001";
@@ -248,6 +250,25 @@ async fn schedules_are_added_shown_and_steered_without_a_server() {
     assert!(shown["job"]["timeout"].is_null() && shown["ticks"].as_array().unwrap().is_empty());
     assert!(bed.rea(&["schedule", "show", "nightly"]).out.contains("no worker offers its task now"));
     assert!(bed.rea(&["schedule", "edit", "poll", "--every", "1h"]).out.contains("every 3600 s"));
+    let edited =
+        bed.rea(&["schedule", "edit", "nightly", "--priority", "2", "--concurrency-key", "k", "--json"]).json();
+    let job = json!({"task": "echo", "args": [1, "Ada"], "priority": 2, "concurrency_key": "k"});
+    assert_eq!((&edited["job"], &edited["cron"]), (&job, &json!("0 2 * * *")), "what is not given stays");
+    let edited = bed.rea(&["schedule", "edit", "nightly", "echo", "7", "--overlap", "allow", "--json"]).json();
+    assert_eq!(
+        (&edited["job"], &edited["overlap"]),
+        (&json!({"task": "echo", "args": [7]}), &json!("allow")),
+        "another job"
+    );
+    let slip = bed.rea(&["schedule", "edit", "nightly", "ecko"]);
+    assert!(slip.code == 4 && slip.err.contains("did you mean \"echo\"?"), "{}", slip.err);
+    assert!(bed.rea(&["schedule", "edit", "nightly"]).err.contains("what is to be changed?"));
+    bed.file("flow.toml", "name = \"f\"\n[nodes.a]\ntask = \"echo\"\n");
+    let edited = bed.rea(&["schedule", "edit-flow", "nightly", "flow.toml", "--json"]).json();
+    assert_eq!(edited["flow"], json!({"name": "f", "nodes": ["a"]}));
+    let part = bed.rea(&["schedule", "edit", "nightly", "--priority", "1"]);
+    assert!(part.code == 4 && part.err.contains("starts a flow"), "{}", part.err);
+    assert_eq!(bed.rea(&["schedule", "edit", "nightly", "echo", "1", "Ada"]).code, 0);
     assert!(bed.rea(&["schedule", "pause", "poll", "--reason", "a move"]).out.contains("paused"));
     let id = bed.rea(&["schedule", "run", "poll"]).word().to_owned();
     assert_eq!(bed.rea(&["job", &id, "--json"]).json()["schedule"], "poll");

@@ -3,7 +3,7 @@
 mod next;
 mod print;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::flags::{instant, span};
-use super::job_args::{Body, JobArgs, put, text};
+use super::job_args::{Body, JobArgs, JobFlags, put, put_task, text};
 use super::road::Road;
 use super::{Exit, Failure, Reach, flow, show};
 use crate::http::query::encode;
@@ -31,6 +31,13 @@ const ADD: &str = "Examples:
 
 Late ticks (over 60 s): latest runs the newest for all, all runs each (at most 100, of 7 days), none skips them.
 While a job of it has not ended: skip the tick, queue it behind, allow it beside, or cancel_old.";
+
+const EDIT: &str = "Examples:
+  rea schedule edit nightly --every 12h
+  rea schedule edit nightly --priority 2 --timeout 10m    these change, the rest of its job stays
+  rea schedule edit nightly m:report 7 --queue slow       another job: nothing of the old one stays
+
+What has been made is left alone; the next tick goes by what is said here.";
 
 /// The verbs of `rea schedule`.
 #[derive(Args)]
@@ -68,8 +75,11 @@ enum Verb {
     Add(Box<Add>),
     /// Add a schedule that starts a flow, from a file as `rea flow submit` takes it
     AddFlow(AddFlow),
-    /// Change when a schedule fires; what is not given stays
-    Edit(Edit),
+    /// Change when a schedule fires or what it starts; what is not given stays
+    #[command(after_help = EDIT)]
+    Edit(Box<Edit>),
+    /// Let a schedule start another flow, from a file as `rea flow submit` takes it
+    EditFlow(EditFlow),
     /// Let nothing more fire; what runs goes on
     Pause {
         /// The schedule
@@ -178,6 +188,26 @@ struct AddFlow {
 struct Edit {
     /// The schedule
     name: String,
+    /// The task of another job in the place of its job
+    task: Option<String>,
+    /// Arguments of that job
+    #[arg(allow_negative_numbers = true)]
+    args: Vec<String>,
+    #[command(flatten)]
+    flags: JobFlags,
+    #[command(flatten)]
+    timing: Timing,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// The flags of `rea schedule edit-flow`.
+#[derive(Args)]
+struct EditFlow {
+    /// The schedule
+    name: String,
+    /// The flow: TOML or JSON, or - for standard input
+    file: PathBuf,
     #[command(flatten)]
     timing: Timing,
     #[command(flatten)]
@@ -206,6 +236,7 @@ async fn ask(verb: Verb) -> Result<Exit, Failure> {
         Verb::Add(add) => add.run().await,
         Verb::AddFlow(add) => add.run().await,
         Verb::Edit(edit) => edit.run().await,
+        Verb::EditFlow(edit) => edit.run().await,
         Verb::Pause { name, reason, reach } => {
             let body = reason.map_or_else(|| json!({}), |reason| json!({ "reason": reason }));
             change(&reach, Method::POST, &format!("{}/pause", path(&name)), body.to_string()).await
@@ -301,15 +332,19 @@ impl Add {
 
 impl AddFlow {
     async fn run(&self) -> Result<Exit, Failure> {
-        let flow = flow::file::read(&self.file)?;
-        let flow = RawValue::from_string(flow.trim().to_owned())
-            .map_err(|e| Failure::new(Exit::Usage, format!("{} is not valid JSON: {e}", self.file.display())))?;
+        let flow = flow_in(&self.file)?;
         add(&self.reach, &self.name, &self.timing, |body| {
             put(body, "flow", &flow);
             Ok(())
         })
         .await
     }
+}
+
+fn flow_in(file: &Path) -> Result<Box<RawValue>, Failure> {
+    let flow = flow::file::read(file)?;
+    RawValue::from_string(flow.trim().to_owned())
+        .map_err(|e| Failure::new(Exit::Usage, format!("{} is not valid JSON: {e}", file.display())))
 }
 
 /// Adds a schedule; `starts` says what it starts.
@@ -334,10 +369,26 @@ impl Edit {
     async fn run(&self) -> Result<Exit, Failure> {
         let mut body = Body::new();
         self.timing.fill(&mut body);
+        let mut job = self.flags.body()?;
+        if let Some(task) = &self.task {
+            put_task(&mut job, task, &self.args)?;
+        }
+        if !job.is_empty() {
+            put(&mut body, "job", &job);
+        }
         if body.is_empty() {
             return Err(Failure::new(Exit::Usage, "what is to be changed?")
-                .hint("give --cron, --tz, --every, --start, --catch-up or --overlap"));
+                .hint("when it fires: --cron, --tz, --every, --start, --catch-up, --overlap; what it starts: a task, or flags of its job"));
         }
+        change(&self.reach, Method::PATCH, &path(&self.name), text(&body)?).await
+    }
+}
+
+impl EditFlow {
+    async fn run(&self) -> Result<Exit, Failure> {
+        let mut body = Body::new();
+        self.timing.fill(&mut body);
+        put(&mut body, "flow", &flow_in(&self.file)?);
         change(&self.reach, Method::PATCH, &path(&self.name), text(&body)?).await
     }
 }
