@@ -271,33 +271,26 @@ fn run_of(tx: &Tx<'_, '_>, flow: i64) -> Result<Run, StoreError> {
     Ok((jobs, edges_into))
 }
 
-/// The runs up to this one, the newest first, as far back as there are nodes that no later one has.
+/// The runs up to this one, the newest first: those of them that have a node which no later one has.
 fn runs(tx: &Tx<'_, '_>, head: &FlowHead) -> Result<Vec<Run>, StoreError> {
-    let mut seqs = vec![head.seq];
-    let mut before = head.retry_of;
-    while let Some(head) = before.map(|id| head_by_id(tx, id)).transpose()?.flatten() {
-        seqs.push(head.seq);
-        before = head.retry_of;
-    }
-    // The first run has every node.
-    let all: i64 = match seqs.last() {
-        Some(first) => tx
-            .sql("SELECT count(*) FROM places WHERE flow = ?1 AND made_by IS NULL")?
-            .query_row([first], |r| r.get(0))
-            .map_err(|e| sqlite_error(&e))?,
-        None => 0,
-    };
-    let (mut runs, mut names) = (vec![], HashSet::new());
-    for seq in seqs {
-        let run = run_of(tx, seq)?;
-        let places = run.0.iter().filter_map(|job| job.place.as_ref());
-        names.extend(places.filter(|place| place.made_by.is_none()).map(|place| place.node.clone()));
-        runs.push(run);
-        if i64::try_from(names.len()).is_ok_and(|seen| seen >= all) {
-            break;
+    let (mut runs, mut seen) = (vec![], HashSet::new());
+    let mut next = Some(head.clone());
+    while let Some(head) = next {
+        let count = seen.len();
+        seen.extend(nodes(tx, head.seq)?);
+        if seen.len() > count {
+            runs.push(run_of(tx, head.seq)?);
         }
+        next = head.retry_of.map(|id| head_by_id(tx, id)).transpose()?.flatten();
     }
     Ok(runs)
+}
+
+/// Names of a flow's nodes.
+fn nodes(tx: &Tx<'_, '_>, flow: i64) -> Result<Vec<String>, StoreError> {
+    let mut statement = tx.sql("SELECT node FROM places WHERE flow = ?1 AND made_by IS NULL")?;
+    let rows = statement.query_map([flow], |r| r.get(0)).map_err(|e| sqlite_error(&e))?;
+    rows.collect::<rusqlite::Result<_>>().map_err(|e| sqlite_error(&e))
 }
 
 /// Makes the next run: new rows for what is to be done again, tied to the old rows of what is not. `None` = there is nothing

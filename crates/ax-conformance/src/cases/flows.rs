@@ -494,3 +494,32 @@ pub(super) fn a_flow_in_the_middle_of_its_deletion_is_not_run_again(h: &mut Harn
     assert_eq!(done(h.store().retry_flow(flow, FlowRetry::Failed)), Err(FlowRefusal::Ended(FlowState::Dead)));
     assert_eq!(done(h.store().flow(flow)).expect("is there").head.next, None);
 }
+
+/// Of the first run a part is deleted already: what only a run between still has is in the next one all the same.
+pub(super) fn a_run_from_the_start_has_what_is_left_of_every_run(h: &mut Harness) {
+    let chain = &[(1, 0, EdgeKind::Success), (2, 1, EdgeKind::Success)];
+    let (flow, ids) = submit(h, 1, FlowRetry::Failed, 3, chain);
+    run(h, ids[0], None);
+    run(h, ids[1], Some(Failure::Fatal));
+    let again = |h: &mut Harness, flow| {
+        let head = done(h.store().retry_flow(flow, FlowRetry::Failed)).expect("has died").head;
+        let jobs = done(h.store().flow(head.spec.id)).expect("is there").jobs;
+        (head.spec.id, jobs.into_iter().map(|job| job.job.spec.id).collect::<Vec<_>>())
+    };
+    h.clock.advance(10_000);
+    let (second, of_second) = again(h, flow);
+    run(h, of_second[0], None);
+    run(h, of_second[1], Some(Failure::Fatal));
+    let (third, of_third) = again(h, second);
+    run(h, of_third[0], Some(Failure::Fatal));
+    let cut = vec![(State::Dead, Timestamp(h.now().0 - 5_000_000))];
+    while h.get(ids[1]).is_some() {
+        done(h.store().prune(cut.clone(), 1));
+    }
+    assert!(h.get(ids[2]).is_some(), "one at a time");
+    let whole = done(h.store().retry_flow(third, FlowRetry::All)).expect("has died").head;
+    let found = done(h.store().flow(whole.spec.id)).expect("is there");
+    let names: Vec<&str> = found.jobs.iter().filter_map(|job| Some(job.job.place.as_ref()?.node.as_str())).collect();
+    assert_eq!(names, ["n1", "n2"]);
+    done(h.store().cancel_flow(whole.spec.id)).expect("runs");
+}

@@ -265,6 +265,7 @@ table! { $
         what_a_map_node_makes_is_waited_for
         a_flow_is_pruned_as_a_whole_by_how_it_ended
         a_flow_in_the_middle_of_its_deletion_is_not_run_again
+        a_run_from_the_start_has_what_is_left_of_every_run
         a_waiting_claim_gets_a_child_with_the_end_of_its_parent
     }
     resting {
