@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use ax_model::flow::{Edge, EdgeSums, FlowCounts, FlowRetry, FlowState, Verdict, skip_reason};
+use ax_model::flow_request::FLOW_TASK;
 use ax_model::flow_run::{Run, as_one, next_run};
+use ax_model::flow_template::FlowTemplate;
 use ax_model::job::Job;
 use ax_model::new_job::NewJob;
 use ax_model::store::{
@@ -37,9 +39,10 @@ impl Model {
         let mut flows = vec![];
         loop {
             while let Some(turned) = self.turned.pop_front() {
-                match turned.to.is_final() {
-                    true => self.end_edges(turned.seq, now, &mut also),
-                    false => self.reopen_edges(turned.seq, now),
+                if !turned.to.is_final() {
+                    self.reopen_edges(turned.seq, now);
+                } else if let Some(end) = self.ended(turned.seq) {
+                    self.end_edges(turned.seq, end, now, &mut also);
                 }
                 if let Some(flow) = self.rows[&turned.seq].job.place.as_ref().map(|place| place.flow) {
                     let head = self.flows.get_mut(&flow).expect("a place is in a flow");
@@ -66,37 +69,77 @@ impl Model {
         sums.verdict()
     }
 
-    fn end_edges(&mut self, parent: i64, now: Timestamp, also: &mut Vec<Also>) {
-        let state = self.rows[&parent].job.life.state;
+    /// How a job has ended for those that wait for it: one that starts a flow ends as the flow does.
+    pub(crate) fn ended(&self, seq: i64) -> Option<State> {
+        let job = &self.rows[&seq].job;
+        if job.life.state == State::Success
+            && job.spec.task == FLOW_TASK
+            && let Some((_, state)) = self.started_by(job)
+        {
+            return state.end();
+        }
+        job.life.state.is_final().then_some(job.life.state)
+    }
+
+    /// Where a job stands for those that wait for it.
+    fn stands(&self, job: &Job) -> State {
+        let flow = || (job.spec.task == FLOW_TASK).then(|| self.started_by(job)).flatten();
+        match job.life.state {
+            State::Success => flow().map_or(State::Success, |(_, state)| state.as_job()),
+            state => state,
+        }
+    }
+
+    /// The newest run of the flow that a job has started.
+    pub(crate) fn started_by(&self, job: &Job) -> Option<(JobId, FlowState)> {
+        let first = FlowTemplate::flow_id(job.spec.id, job.spec.created_at);
+        let head = |id: JobId| self.flows.get(&id);
+        let newest = std::iter::successors(head(first), |run| head(run.next?)).last()?;
+        Some((newest.spec.id, newest.state()))
+    }
+
+    /// A flow goes on again, or has ended: those that wait for the job that started it learn it.
+    fn flow_turned(&mut self, id: JobId, now: Timestamp, also: &mut Vec<Also>) {
+        let Some(seq) = self.ids.get(&id).copied() else { return };
+        let job = &self.rows[&seq].job;
+        if job.spec.task == FLOW_TASK && job.life.state.is_final() {
+            match self.ended(seq) {
+                Some(end) => self.end_edges(seq, end, now, also),
+                None => self.reopen_edges(seq, now),
+            }
+        }
+    }
+
+    fn end_edges(&mut self, parent: i64, state: State, now: Timestamp, also: &mut Vec<Also>) {
         for child in self.children(parent) {
             let edge = self.edges.get_mut(&(parent, child)).expect("just listed");
             if edge.settled.is_none() {
                 edge.settled = edge.kind.settled(state);
                 let kind = edge.kind;
-                also.extend(self.judge(child, parent, kind, now));
+                also.extend(self.judge(child, parent, state, kind, now));
             }
         }
     }
 
     pub(crate) fn sweep(&mut self, now: Timestamp) -> Swept {
-        let late = |((parent, _), edge): &(&(i64, i64), &Drawn)| {
-            edge.settled.is_none() && self.rows[parent].job.life.state.is_final()
-        };
+        let late =
+            |((parent, _), edge): &(&(i64, i64), &Drawn)| edge.settled.is_none() && self.ended(*parent).is_some();
         let late: Vec<i64> = self.edges.iter().filter(late).map(|((parent, _), _)| *parent).collect();
         let mut swept = Swept { edges: late.len(), also: vec![] };
-        late.into_iter().for_each(|parent| self.end_edges(parent, now, &mut swept.also));
+        for parent in late {
+            let end = self.ended(parent).expect("it has");
+            self.end_edges(parent, end, now, &mut swept.also);
+        }
         swept.also.extend(self.settle(now));
         swept
     }
 
-    fn judge(&mut self, child: i64, parent: i64, kind: EdgeKind, now: Timestamp) -> Option<Also> {
+    fn judge(&mut self, child: i64, parent: i64, state: State, kind: EdgeKind, now: Timestamp) -> Option<Also> {
         let from = &self.rows[&parent].job;
         let event = match self.verdict(child) {
             Verdict::Waits => return None,
             Verdict::Met => Event::Unblocked,
-            Verdict::Impossible => {
-                Event::Impossible { reason: skip_reason(name_of(from), from.spec.id, from.life.state, kind) }
-            }
+            Verdict::Impossible => Event::Impossible { reason: skip_reason(name_of(from), from.spec.id, state, kind) },
         };
         self.change(child, &event, now, 0).ok()?;
         let Event::Impossible { reason } = event else { return None };
@@ -161,15 +204,18 @@ impl Model {
                 let Some(parent) = parent else {
                     return Err(EnqueueRefusal::UnknownParent { index, parent: edge.parent });
                 };
-                let settled = edge.kind.settled(self.rows[&parent].job.life.state);
+                let ended = self.ended(parent);
+                let settled = ended.and_then(|state| edge.kind.settled(state));
                 let drawn = Drawn { kind: edge.kind, settled };
                 self.edges.entry((parent, child)).or_insert(drawn);
                 if settled.is_some() && decided.is_none_or(|(_, edge)| edge.settled != Some(false)) {
                     decided = Some((parent, drawn));
                 }
             }
-            if let Some((parent, edge)) = decided {
-                done[index].also.extend(self.judge(child, parent, edge.kind, now));
+            if let Some((parent, edge)) = decided
+                && let Some(end) = self.ended(parent)
+            {
+                done[index].also.extend(self.judge(child, parent, end, edge.kind, now));
             }
         }
         Ok(())
@@ -237,13 +283,17 @@ impl Model {
         head.finished_at = ended.then_some(now);
         let again = state == FlowState::Dead && !head.cancel_asked && head.next.is_none();
         let next = (again && head.tries < head.spec.max_attempts).then(|| (head.spec.retry, head.tries + 1));
+        let root = head.spec.root_id;
         if !ended {
-            return;
+            return self.flow_turned(root, now, also);
         }
         let next = next.and_then(|(retry, tries)| self.new_run(id, retry, tries, now));
         let (next, made) = next.map_or((None, vec![]), |(next, made)| (Some(next), made));
         also.push(Also::FlowEnded { id, state, next });
         also.extend(made);
+        if next.is_none() {
+            self.flow_turned(root, now, also);
+        }
     }
 
     /// A run with all that its jobs are made of.
@@ -294,8 +344,9 @@ impl Model {
             FlowState::Success if retry == FlowRetry::Failed => return Err(FlowRefusal::Ended(FlowState::Success)),
             _ => {}
         }
-        let state = head.state();
+        let (state, root) = (head.state(), head.spec.root_id);
         let (next, mut also) = self.new_run(id, retry, 1, now).ok_or(FlowRefusal::Ended(state))?;
+        self.flow_turned(root, now, &mut also);
         also.extend(self.settle(now));
         Ok(Rerun { head: self.flows[&next].clone(), also })
     }
@@ -336,7 +387,7 @@ impl Model {
         Upstream {
             edge: Edge { parent: job.spec.id, kind: edge.kind },
             name: name_of(job).to_owned(),
-            state: job.life.state,
+            state: self.stands(job),
             settled: edge.settled,
         }
     }
@@ -398,7 +449,7 @@ impl Model {
                 wrong.push(format!("an edge from row {parent} to row {child} has lost an end"));
                 continue;
             };
-            if edge.settled.is_none() && from.job.life.state.is_final() {
+            if edge.settled.is_none() && self.ended(*parent).is_some() {
                 wrong.push(format!("the edge from {} to {} is open", from.job.spec.id, to.job.spec.id));
             }
         }

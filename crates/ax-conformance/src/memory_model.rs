@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use ax_model::FlowState;
 use ax_model::gates::switched;
 use ax_model::job::Job;
 use ax_model::lifecycle::Fence;
@@ -69,16 +68,6 @@ fn in_window(spec: &Spec, now: Timestamp) -> bool {
 
 fn lane_of(spec: &Spec) -> (String, String) {
     (spec.queue.clone(), spec.task.clone())
-}
-
-/// The state of a job whose cut-off a flow in this state has.
-fn as_job_state(state: FlowState) -> State {
-    match state {
-        FlowState::Running => State::Running,
-        FlowState::Success => State::Success,
-        FlowState::Dead => State::Dead,
-        FlowState::Cancelled => State::Cancelled,
-    }
 }
 
 impl Model {
@@ -369,7 +358,7 @@ impl Model {
             // Jobs of a flow are kept and go with it.
             let (ended, as_state) = match row.job.place.as_ref().map(|place| &self.flows[&place.flow]) {
                 None => (life.finished_at, life.state),
-                Some(flow) => (flow.finished_at, as_job_state(flow.state())),
+                Some(flow) => (flow.finished_at, flow.state().as_job()),
             };
             let past = |cutoff: Timestamp| ended.is_some_and(|at| at < cutoff);
             life.state.is_final()

@@ -1,10 +1,12 @@
 //! Schedules and ticks of the plain model.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use ax_model::firing::{DueSchedules, Firing, FiringKind, TickRun, Ticked, ToldTick};
 use ax_model::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal, change};
 use ax_model::store::{Act, Enqueued, Target};
 use ax_model::ticks::{self, Facts, Reason, TickOutcome, TickRecord};
-use ax_model::{Event, JobId, NewJob, Timestamp};
+use ax_model::{Event, Job, JobId, NewJob, State, Timestamp};
 
 use crate::memory_model::Model;
 
@@ -47,8 +49,10 @@ impl Model {
         let before = (name.to_owned(), before.unwrap_or(Timestamp(i64::MAX)));
         let of_name = self.ticks.range(..before).rev().take_while(|((of, _), _)| of == name);
         let told = |record: &TickRecord| {
-            let state = record.job.and_then(|id| self.row(id)).map(|row| row.job.life.state);
-            ToldTick { record: record.clone(), state }
+            let job = record.job.and_then(|id| self.row(id)).map(|row| &row.job);
+            let started = job.filter(|job| job.life.state == State::Success).and_then(|job| self.started_by(job));
+            let state = started.map(|(_, state)| state.as_job()).or(job.map(|job| job.life.state));
+            ToldTick { record: record.clone(), state, flow: started.map(|(id, _)| id) }
         };
         of_name.map(|(_, record)| told(record)).take(limit).collect()
     }
@@ -68,28 +72,47 @@ impl Model {
             }
             FiringKind::Due(prototype) => prototype,
         };
-        let mut live = if schedule.spec.overlap.minds() { self.live_jobs(name) } else { vec![] };
+        let mut before = if schedule.spec.overlap.minds() { self.live_ticks(name) } else { BTreeSet::new() };
         let facts = Facts {
-            live: live.len(),
+            live: before.len(),
             ran: self.ran(name, ticks::position(&schedule, now), now),
             unresolved: prototype.as_ref().err().cloned(),
         };
         let plan = ticks::plan(&schedule, &facts, now);
         if plan.cancel_old {
-            for id in live.drain(..) {
+            let of_flow = |job: &Job| Some(self.flows[&job.place.as_ref()?.flow].seq);
+            let flows: BTreeMap<i64, JobId> =
+                self.live(name).filter_map(|job| Some((of_flow(job)?, job.place.as_ref()?.flow))).collect();
+            for flow in flows.into_values() {
+                ticked.cancelled.extend(self.cancel_flow(flow, now).into_iter().flatten());
+            }
+            let single: Vec<JobId> = self.live(name).filter(|job| job.place.is_none()).map(|job| job.spec.id).collect();
+            for id in single {
                 let act = Act { target: Target::Job(id), event: Event::CancelAsked, chance: 0 };
                 ticked.cancelled.extend(self.apply(&act, now));
             }
-            live.extend(ticked.cancelled.iter().filter(|one| !one.life.state.is_final()).map(|one| one.id));
+            before = self.live_ticks(name);
+        }
+        let mut after: Vec<JobId> = vec![];
+        for tick in before {
+            let id = ticks::job_id(name, tick);
+            match self.row(id) {
+                Some(_) => after.push(id),
+                None => {
+                    let of_tick = |job: &&Job| job.spec.tick.as_ref().is_some_and(|of| of.at == tick);
+                    let jobs = self.live(name).filter(of_tick).take(ticks::QUEUED_MAX);
+                    after.extend(jobs.map(|job| job.spec.id).collect::<Vec<_>>());
+                }
+            }
         }
         for record in &plan.records {
             self.keep_tick(name, record.clone());
         }
         if let Ok(prototype) = prototype {
             for tick in &plan.runs {
-                let run = self.run_tick(prototype, name, *tick, &live, None, now);
+                let run = self.run_tick(prototype, name, *tick, &after, None, now);
                 if schedule.spec.overlap.minds() {
-                    live.push(run.job.id);
+                    after.push(run.job.id);
                 }
                 ticked.runs.push(run);
             }
@@ -128,10 +151,13 @@ impl Model {
         self.ticks.insert((name.to_owned(), new.first), new);
     }
 
-    fn live_jobs(&self, name: &str) -> Vec<JobId> {
-        let of_name = |job: &ax_model::Job| job.spec.tick.as_ref().is_some_and(|tick| tick.schedule == name);
-        let jobs = self.rows.values().map(|row| &row.job);
-        jobs.filter(|job| !job.life.state.is_final() && of_name(job)).map(|job| job.spec.id).collect()
+    fn live(&self, name: &str) -> impl Iterator<Item = &Job> {
+        let of_name = move |job: &&Job| job.spec.tick.as_ref().is_some_and(|tick| tick.schedule == name);
+        self.rows.values().map(|row| &row.job).filter(|job| !job.life.state.is_final()).filter(of_name)
+    }
+
+    fn live_ticks(&self, name: &str) -> BTreeSet<Timestamp> {
+        self.live(name).filter_map(|job| Some(job.spec.tick.as_ref()?.at)).collect()
     }
 
     fn ran(&self, name: &str, after: Timestamp, until: Timestamp) -> Vec<Timestamp> {

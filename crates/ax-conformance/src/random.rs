@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ax_model::flow::FlowRetry;
+use ax_model::flow_request::FLOW_TASK;
 use ax_model::priority::Ageing;
 use ax_model::store::{Act, AttemptRef, ClaimRequest, Claimed, FlowFilter, FlowHead, QueueChange, Reply, Rerun, Store};
 use ax_model::{Chance, Clock, JobId, NewJob, NodeId, Progress, State, Timestamp};
@@ -27,7 +28,7 @@ mod schedules;
 
 const STEPS: usize = 160;
 const COMPARE_EVERY: usize = 40;
-const TASKS: [&str; 3] = ["random:a", "random:b", "random:c"];
+const TASKS: [&str; 4] = ["random:a", "random:b", FLOW_TASK, "random:c"];
 const QUEUES: [&str; 3] = ["default", "q", "r"];
 const MINUTE_MS: u64 = 60_000;
 

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 
 use ax_model::flow::FlowRetry;
+use ax_model::flow_request::FLOW_TASK;
+use ax_model::flow_template::FlowTemplate;
 use ax_model::lifecycle::Failure;
 use ax_model::limits::Limits;
 use ax_model::new_job::IfExists;
 use ax_model::store::{Act, AttemptRef, NewFlow, Store, Target};
 use ax_model::{
-    Cause, Clock, Edge, EdgeKind, ErrorInfo, Event, JobId, JobRequest, NewJob, OnCrash, Place, TaskSpec, Timestamp,
+    Cause, Clock, Edge, EdgeKind, ErrorInfo, Event, JobId, JobRequest, NewJob, OnCrash, Place, Spec, TaskSpec,
+    Timestamp,
 };
 
 use super::{MINUTE_MS, Pair, QUEUES, TASKS};
@@ -77,21 +80,31 @@ impl Pair {
             true => self.choose(&self.flows.clone()),
             false => JobId::new(now, &mut self.chance),
         };
+        let starter = if self.one_in(2) { self.starter() } else { None };
+        let id = starter.as_ref().map_or(id, |job| FlowTemplate::flow_id(job.id, job.created_at));
+        let root_id = starter.as_ref().map_or(id, |job| job.root_id);
         let flow = NewFlow {
             id,
             name: self.choose(&["f1", "f2"]).to_owned(),
             max_attempts: 1 + self.below(3) as u32,
             retry: self.choose(FlowRetry::ALL),
-            root_id: id,
+            root_id,
             created_at: now,
         };
         let mut jobs: Vec<NewJob> = (0..1 + self.below(5)).map(|_| self.new_job()).collect();
         self.tie(&mut jobs);
         for (n, job) in jobs.iter_mut().enumerate() {
-            job.spec.root_id = id;
+            job.spec.root_id = root_id;
+            job.spec.tick = starter.as_ref().and_then(|job| job.tick.clone());
             job.place = Some(Place { flow: id, node: format!("n{n}"), made_by: None });
         }
         (flow, jobs)
+    }
+
+    /// A recent job that starts flows.
+    fn starter(&self) -> Option<Spec> {
+        let spec = |id: &JobId| done(self.model.get(*id)).map(|job| job.spec);
+        self.ids.iter().rev().take(30).filter_map(spec).find(|spec| spec.task == FLOW_TASK && spec.root_id == spec.id)
     }
 
     /// Jobs that a map node makes: some known job plays the node.

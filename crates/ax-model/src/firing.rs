@@ -1,5 +1,6 @@
 //! What a store is asked of ticks, and what it answers, in plain data.
 
+use crate::ids::JobId;
 use crate::job::State;
 use crate::new_job::NewJob;
 use crate::schedule::Schedule;
@@ -54,8 +55,10 @@ pub struct Ticked {
 pub struct ToldTick {
     /// The record.
     pub record: TickRecord,
-    /// Where its job stands.
+    /// Where its job stands, or the flow that this has started.
     pub state: Option<State>,
+    /// The newest run of the flow that its job has started.
+    pub flow: Option<JobId>,
 }
 
 /// A tick that made a job.

@@ -170,6 +170,25 @@ pub enum FlowState {
     Cancelled,
 }
 
+impl FlowState {
+    /// The state of a job that stands where the flow does.
+    #[must_use]
+    pub fn as_job(self) -> State {
+        match self {
+            FlowState::Running => State::Running,
+            FlowState::Success => State::Success,
+            FlowState::Dead => State::Dead,
+            FlowState::Cancelled => State::Cancelled,
+        }
+    }
+
+    /// The end of such a job; `None` = it has not ended.
+    #[must_use]
+    pub fn end(self) -> Option<State> {
+        Some(self.as_job()).filter(|state| state.is_final())
+    }
+}
+
 coded!(FlowState { Running = 0 "running", Success = 1 "success", Dead = 2 "dead", Cancelled = 3 "cancelled" });
 
 /// How many jobs of a flow there are, by what matters to it.

@@ -4,8 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::flow::{EdgeKind, FlowRetry};
 use crate::flow_request::{FLOW_TASK, FlowRequest, MapOver, NodeEdge, NodeRequest};
+use crate::ids::JobId;
 use crate::new_job::Invalid;
 use crate::template::Template;
+use crate::time::Timestamp;
 
 /// The fields of a flow's request that can be the same each time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,6 +102,12 @@ impl FlowTemplate {
         Template { args, ..Template::new(FLOW_TASK) }
     }
 
+    /// The id of the flow that such a job submits: the same each time, so that a job that runs again submits nothing twice.
+    #[must_use]
+    pub fn flow_id(job: JobId, created_at: Timestamp) -> JobId {
+        JobId::derived(&job.0, "flow", created_at)
+    }
+
     /// The flow that such a job submits; `None` = the job is another.
     #[must_use]
     pub fn of_job(task: &str, args: &str) -> Option<FlowTemplate> {
@@ -114,7 +122,6 @@ impl FlowTemplate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::JobId;
     use crate::new_job::JobRequest;
 
     fn request() -> FlowRequest {

@@ -110,7 +110,7 @@ impl TickRecord {
 /// What the store knows that a plan depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// How many jobs of the schedule have not ended; 0 where its overlap does not mind.
+    /// How many ticks of the schedule have jobs that have not ended; 0 where its overlap does not mind.
     pub live: usize,
     /// Ticks after `position` and not after now that ran before the clock was set back, in order.
     pub ran: Vec<Timestamp>,
@@ -164,7 +164,10 @@ pub fn plan(schedule: &Schedule, facts: &Facts, now: Timestamp) -> Plan {
     let Some(newest) = grid.last(from, now) else {
         return Plan { handled: from, next: grid.next(from), ..rest };
     };
-    let due = Due { grid: &grid, from, newest, ran: &facts.ran, now };
+    // Ticks by hand that lie between the grid's are none of those that are counted.
+    let on_grid = |tick: &Timestamp| grid.last(before(*tick), *tick).is_some();
+    let ran: Vec<Timestamp> = facts.ran.iter().copied().filter(on_grid).collect();
+    let due = Due { grid: &grid, from, newest, ran: &ran, now };
     let mut plan = Plan { handled: newest, next: grid.next(newest), ..rest };
     let many = schedule.overlap_allows_many();
     match schedule.spec.catch_up {

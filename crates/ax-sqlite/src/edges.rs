@@ -2,9 +2,10 @@
 //! ended it. What an edge is worth is said by `ax_model::flow`; here it is looked up and saved.
 
 use ax_model::flow::{EdgeKind, EdgeSums, Verdict, skip_reason};
+use ax_model::flow_request::FLOW_TASK;
 use ax_model::lifecycle::{Event, decide};
 use ax_model::store::{Also, StoreError, Touched};
-use ax_model::{JobId, Timestamp};
+use ax_model::{JobId, Life, State, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::flows;
@@ -20,10 +21,11 @@ pub(crate) fn settle(tx: &mut Tx<'_, '_>) -> Result<Vec<Also>, StoreError> {
         while let Some(turned) = tx.turned.pop_front() {
             let Turned { at, from } = turned;
             if at.marks & PARENT != 0 {
-                if at.life.state.is_final() {
-                    end_edges(tx, &at, &mut also)?;
-                } else {
-                    reopen_edges(tx, &at)?;
+                match ended(tx, &at)? {
+                    Some(at) => end_edges(tx, &at, &mut also)?,
+                    // A flow that it has started goes on.
+                    None if at.life.state.is_final() => {}
+                    None => reopen_edges(tx, &at)?,
                 }
             }
             if at.marks & IN_FLOW != 0 {
@@ -32,6 +34,30 @@ pub(crate) fn settle(tx: &mut Tx<'_, '_>) -> Result<Vec<Also>, StoreError> {
         }
         let Some(flow) = flows.pop() else { return Ok(also) };
         flows::look_at_end(tx, flow, &mut also)?;
+    }
+}
+
+/// A job as it has ended for those that wait for it: one that starts a flow ends as the flow does, with its last run. `None` = it
+/// has not ended.
+pub(crate) fn ended(tx: &Tx<'_, '_>, job: &Standing) -> Result<Option<Standing>, StoreError> {
+    let state = job.life.state;
+    if state != State::Success || *tx.memory.lanes.get(job.lane).task != *FLOW_TASK {
+        return Ok(state.is_final().then_some(*job));
+    }
+    let state = flows::started_by(tx.conn, job.id).map_err(|e| sqlite_error(&e))?;
+    let end = state.map_or(Some(State::Success), |(_, state)| state.end());
+    Ok(end.map(|state| Standing { life: Life { state, ..job.life }, ..*job }))
+}
+
+/// The flow that the job `id` has started goes on again, or has ended: those that wait for the job learn it.
+pub(crate) fn flow_turned(tx: &mut Tx<'_, '_>, id: JobId, also: &mut Vec<Also>) -> Result<(), StoreError> {
+    let Some(job) = tx.standing_by_id(id)?.filter(|job| job.marks & PARENT != 0) else { return Ok(()) };
+    if *tx.memory.lanes.get(job.lane).task != *FLOW_TASK || !job.life.state.is_final() {
+        return Ok(());
+    }
+    match ended(tx, &job)? {
+        Some(job) => end_edges(tx, &job, also),
+        None => reopen_edges(tx, &job),
     }
 }
 

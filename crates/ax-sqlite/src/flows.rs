@@ -4,13 +4,14 @@ use std::collections::HashSet;
 
 use ax_model::flow::{Edge, EdgeKind, FlowCounts, FlowRetry, FlowState};
 use ax_model::flow_run::{Run, as_one, next_run};
+use ax_model::flow_template::FlowTemplate;
 use ax_model::lifecycle::{Event, decide};
 use ax_model::new_job::NewJob;
 use ax_model::store::{
     Also, Applied, EnqueueRefusal, Enqueued, FlowHead, FlowRefusal, NewFlow, Rerun, StoreError, StoreErrorKind, Touched,
 };
 use ax_model::{JobId, State, Timestamp};
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::edges;
 use crate::enqueue::{self, enqueue_all, key_holder, lanes_of};
@@ -69,6 +70,27 @@ fn head_by_seq(tx: &Tx<'_, '_>, seq: i64) -> Result<FlowHead, StoreError> {
     tx.sql(concat!("SELECT ", head_columns!(), " FROM flows WHERE seq = ?1"))?
         .query_row([seq], head)
         .map_err(|e| sqlite_error(&e))
+}
+
+/// The newest run of the flow that a job has started, and where it stands.
+pub(crate) fn started_by(conn: &Connection, job: JobId) -> rusqlite::Result<Option<(JobId, FlowState)>> {
+    let created: Option<i64> = conn
+        .prepare_cached("SELECT created_at FROM jobs WHERE id = ?1")?
+        .query_row([job.0], |r| r.get(0))
+        .optional()?;
+    let mut next = created.map(|at| FlowTemplate::flow_id(job, Timestamp(at)));
+    let mut newest = None;
+    let mut read = conn.prepare_cached("SELECT state, next FROM flows WHERE id = ?1")?;
+    while let Some(id) = next.take() {
+        let run = read.query_row([id.0], |r| {
+            Ok((coded(r, 0, FlowState::from_code)?, r.get::<_, Option<[u8; 16]>>(1)?.map(JobId)))
+        });
+        if let Some((state, after)) = run.optional()? {
+            newest = Some((id, state));
+            next = after;
+        }
+    }
+    Ok(newest)
 }
 
 pub(crate) fn submit(
@@ -185,7 +207,7 @@ pub(crate) fn look_at_end(tx: &mut Tx<'_, '_>, flow: i64, also: &mut Vec<Also>) 
         params![flow, state.code(), ended.then_some(tx.now.0)],
     )?;
     if !ended {
-        return Ok(());
+        return edges::flow_turned(tx, head.spec.root_id, also);
     }
     let again = state == FlowState::Dead && !head.cancel_asked && head.next.is_none();
     let next = match again && head.tries < head.spec.max_attempts {
@@ -195,7 +217,10 @@ pub(crate) fn look_at_end(tx: &mut Tx<'_, '_>, flow: i64, also: &mut Vec<Also>) 
     let (next, made) = next.map_or((None, vec![]), |(next, made)| (Some(next), made));
     also.push(Also::FlowEnded { id: head.spec.id, state, next });
     also.extend(made);
-    Ok(())
+    match next {
+        None => edges::flow_turned(tx, head.spec.root_id, also),
+        Some(_) => Ok(()),
+    }
 }
 
 pub(crate) fn retry(
@@ -215,6 +240,7 @@ pub(crate) fn retry(
     let Some((next, mut also)) = new_run(tx, &head, retry, 1)? else {
         return Ok(Err(FlowRefusal::Ended(head.state())));
     };
+    edges::flow_turned(tx, head.spec.root_id, &mut also)?;
     also.extend(edges::settle(tx)?);
     Ok(head_by_id(tx, next)?.map(|head| Rerun { head, also }).ok_or(FlowRefusal::NotFound))
 }

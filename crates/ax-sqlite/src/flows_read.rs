@@ -2,12 +2,13 @@
 
 use ax_model::JobId;
 use ax_model::flow::{Edge, EdgeKind};
+use ax_model::flow_request::FLOW_TASK;
 use ax_model::job::State;
 use ax_model::store::{Cursor, Flow, FlowFilter, FlowPage, LISTED_BYTES, Upstream};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
-use crate::flows::{head, head_columns};
+use crate::flows::{head, head_columns, started_by};
 use crate::list::listed;
 use crate::rows::{coded, job_columns};
 
@@ -19,13 +20,17 @@ macro_rules! upstream_columns {
     };
 }
 
-fn upstream_row(row: &Row<'_>) -> rusqlite::Result<Upstream> {
-    Ok(Upstream {
-        edge: Edge { parent: JobId(row.get(0)?), kind: coded(row, 1, EdgeKind::from_code)? },
-        name: row.get(2)?,
-        state: coded(row, 3, State::from_code)?,
-        settled: row.get(4)?,
-    })
+fn upstream_row(conn: &Connection, row: &Row<'_>) -> rusqlite::Result<Upstream> {
+    let edge = Edge { parent: JobId(row.get(0)?), kind: coded(row, 1, EdgeKind::from_code)? };
+    let (name, mut state): (String, _) = (row.get(2)?, coded(row, 3, State::from_code)?);
+    // A job that starts a flow stands where the flow does.
+    if state == State::Success
+        && name == FLOW_TASK
+        && let Some((_, flow)) = started_by(conn, edge.parent)?
+    {
+        state = flow.as_job();
+    }
+    Ok(Upstream { edge, name, state, settled: row.get(4)? })
 }
 
 pub(crate) fn upstream(conn: &Connection, id: JobId, limit: usize) -> rusqlite::Result<Vec<Upstream>> {
@@ -36,7 +41,7 @@ pub(crate) fn upstream(conn: &Connection, id: JobId, limit: usize) -> rusqlite::
           ORDER BY e.settled IS NOT NULL, e.parent LIMIT ?2"
     ))?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    statement.query_map(params![id.0, limit], upstream_row)?.collect()
+    statement.query_map(params![id.0, limit], |row| upstream_row(conn, row))?.collect()
 }
 
 pub(crate) fn made_by(conn: &Connection, job: JobId, map: JobId) -> rusqlite::Result<Vec<JobId>> {
@@ -66,7 +71,7 @@ pub(crate) fn flow(conn: &Connection, id: JobId) -> rusqlite::Result<Option<Flow
     let cut = i64::try_from(LISTED_BYTES).unwrap_or(i64::MAX);
     while let Some(row) = members.next()? {
         let seq: i64 = row.get(0)?;
-        for upstream in into.query_map([seq], upstream_row)? {
+        for upstream in into.query_map([seq], |row| upstream_row(conn, row))? {
             flow.edges.push((flow.jobs.len(), upstream?));
         }
         flow.jobs.push(read.query_row([seq, cut], listed)?);

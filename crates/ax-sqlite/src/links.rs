@@ -117,14 +117,15 @@ impl Links {
                 return Ok(Err(EnqueueRefusal::UnknownParent { index, parent: edge.parent }));
             };
             tx.mark_parent(&parent)?;
-            let settled = edge.kind.settled(parent.life.state);
+            let ended = edges::ended(tx, &parent)?;
+            let settled = ended.and_then(|at| edge.kind.settled(at.life.state));
             tx.run(
                 "INSERT OR IGNORE INTO edges VALUES (?1, ?2, ?3, ?4)",
                 params![parent.seq, child, edge.kind.code(), settled],
             )?;
             // What can't hold decides before what holds.
             if settled.is_some() && !matches!(decided, Some((.., Some(false)))) {
-                decided = Some((parent, edge.kind, settled));
+                decided = Some((ended.unwrap_or(parent), edge.kind, settled));
             }
         }
         let Some((parent, kind, _)) = decided else { return Ok(Ok(None)) };

@@ -7,12 +7,13 @@ use ax_model::schedule::{
     CatchUp, Changed, Declaration, DeclaredBy, Overlap, Pause, Schedule, ScheduleChange, ScheduleRefusal, ScheduleSpec,
     change,
 };
-use ax_model::store::{Act, Enqueued, StoreError, Target};
+use ax_model::store::{Act, Applied, Enqueued, StoreError, Target};
 use ax_model::template::Template;
 use ax_model::ticks::{self, Facts, LATE_MS, Plan, Reason, TickOutcome, TickRecord};
 use ax_model::{JobId, NewJob, State, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use crate::flows;
 use crate::rows::{coded, optional_span, time, to_sql_ms};
 use crate::store::sqlite_error;
 use crate::tx::Tx;
@@ -142,11 +143,17 @@ pub(crate) fn ticks(
          WHERE schedule = ?1 AND first < ?2 ORDER BY first DESC LIMIT ?3"
     ))?
     .query_map(params![name, before, limit], |row| {
+        let record = record(row)?;
         let state = match row.get::<_, Option<i64>>(9)? {
             Some(_) => Some(coded(row, 9, State::from_code)?),
             None => None,
         };
-        Ok(ToldTick { record: record(row)?, state })
+        let started = match (record.job, state) {
+            (Some(job), Some(State::Success)) => flows::started_by(conn, job)?,
+            _ => None,
+        };
+        let state = started.map(|(_, state)| state.as_job()).or(state);
+        Ok(ToldTick { record, state, flow: started.map(|(id, _)| id) })
     })?
     .collect()
 }
@@ -282,28 +289,27 @@ fn fire(tx: &mut Tx<'_, '_>, firing: &Firing) -> Result<Result<Ticked, ScheduleR
         }
         FiringKind::Due(prototype) => prototype,
     };
-    let mut live = if schedule.spec.overlap.minds() { live(tx, &firing.name)? } else { vec![] };
+    let mut before = if schedule.spec.overlap.minds() { live(tx, &firing.name)? } else { vec![] };
     let facts = Facts {
-        live: live.len(),
+        live: before.len(),
         ran: ran(tx, &firing.name, ticks::position(&schedule, now), now)?,
         unresolved: prototype.as_ref().err().cloned(),
     };
     let Plan { runs, records, cancel_old, handled, next, trouble } = ticks::plan(&schedule, &facts, now);
     let mut ticked = Ticked { trouble: trouble.clone(), ..Ticked::default() };
     if cancel_old {
-        let asked = |id: JobId| Act { target: Target::Job(id), event: Event::CancelAsked, chance: 0 };
-        let acts: Vec<Act> = live.drain(..).map(asked).collect();
-        ticked.cancelled = crate::apply::apply(tx, &acts)?.into_iter().flatten().collect();
-        live.extend(ticked.cancelled.iter().filter(|one| !one.life.state.is_final()).map(|one| one.id));
+        ticked.cancelled = cancel(tx, &firing.name)?;
+        before = live(tx, &firing.name)?;
     }
+    let mut after = starters(tx, &firing.name, &before)?;
     for record in &records {
         keep(tx, &firing.name, record)?;
     }
     if let Ok(prototype) = prototype {
         for tick in runs {
-            let run = run(tx, prototype, &firing.name, tick, &live, None)?;
+            let run = run(tx, prototype, &firing.name, tick, &after, None)?;
             if schedule.spec.overlap.minds() {
-                live.push(run.job.id);
+                after.push(run.job.id);
             }
             ticked.runs.push(run);
         }
@@ -335,18 +341,64 @@ fn run(
     Ok(TickRun { tick, job })
 }
 
-/// Its jobs that have not ended.
-fn live(tx: &Tx<'_, '_>, name: &str) -> Result<Vec<JobId>, StoreError> {
-    let read = || -> rusqlite::Result<Vec<JobId>> {
-        tx.conn
-            .prepare_cached(
-                "SELECT id FROM jobs INDEXED BY jobs_scheduled
-                 WHERE schedule = ?1 AND schedule IS NOT NULL AND (state < 4 OR state = 8) ORDER BY seq",
-            )?
-            .query_map([name], |r| r.get(0).map(JobId))?
-            .collect()
+/// Its ticks with jobs that have not ended, be it in a flow that the tick's job has started.
+fn live(tx: &Tx<'_, '_>, name: &str) -> Result<Vec<Timestamp>, StoreError> {
+    let mut statement = tx.sql(
+        "SELECT DISTINCT tick FROM jobs INDEXED BY jobs_scheduled
+         WHERE schedule = ?1 AND schedule IS NOT NULL AND (state < 4 OR state = 8) AND tick IS NOT NULL ORDER BY tick",
+    )?;
+    let ticks = statement.query_map([name], |r| r.get(0).map(Timestamp)).map_err(|e| sqlite_error(&e))?;
+    ticks.collect::<rusqlite::Result<_>>().map_err(|e| sqlite_error(&e))
+}
+
+/// The jobs of these ticks; where one is deleted already, those of its flow that have not ended.
+fn starters(tx: &Tx<'_, '_>, name: &str, ticks: &[Timestamp]) -> Result<Vec<JobId>, StoreError> {
+    let mut found = vec![];
+    for tick in ticks {
+        let id = ticks::job_id(name, *tick);
+        if tx.standing_by_id(id)?.is_some() {
+            found.push(id);
+            continue;
+        }
+        let mut statement = tx.sql(
+            "SELECT id FROM jobs INDEXED BY jobs_scheduled
+             WHERE schedule = ?1 AND schedule IS NOT NULL AND (state < 4 OR state = 8) AND tick = ?2 ORDER BY seq LIMIT ?3",
+        )?;
+        let most = i64::try_from(ticks::QUEUED_MAX).unwrap_or(i64::MAX);
+        let rows =
+            statement.query_map(params![name, tick.0, most], |r| r.get(0).map(JobId)).map_err(|e| sqlite_error(&e))?;
+        found.extend(rows.collect::<rusqlite::Result<Vec<_>>>().map_err(|e| sqlite_error(&e))?);
+    }
+    Ok(found)
+}
+
+/// Cancels all that it has started and that has not ended: flows as flows, so that they are not run again.
+fn cancel(tx: &mut Tx<'_, '_>, name: &str) -> Result<Vec<Applied>, StoreError> {
+    let mut cancelled = vec![];
+    let flows: Vec<JobId> = {
+        let mut statement = tx.sql(
+            "SELECT DISTINCT flows.id FROM jobs INDEXED BY jobs_scheduled JOIN places USING (seq) JOIN flows ON flows.seq = flow
+             WHERE schedule = ?1 AND schedule IS NOT NULL AND (jobs.state < 4 OR jobs.state = 8) ORDER BY flow",
+        )?;
+        let rows = statement.query_map([name], |r| r.get(0).map(JobId)).map_err(|e| sqlite_error(&e))?;
+        rows.collect::<rusqlite::Result<_>>().map_err(|e| sqlite_error(&e))?
     };
-    read().map_err(|e| sqlite_error(&e))
+    for flow in flows {
+        cancelled.extend(flows::cancel(tx, flow)?.into_iter().flatten());
+    }
+    let single: Vec<JobId> = {
+        let mut statement = tx.sql(
+            "SELECT id FROM jobs INDEXED BY jobs_scheduled
+             WHERE schedule = ?1 AND schedule IS NOT NULL AND (state < 4 OR state = 8)
+                 AND seq NOT IN (SELECT seq FROM places) ORDER BY seq",
+        )?;
+        let rows = statement.query_map([name], |r| r.get(0).map(JobId)).map_err(|e| sqlite_error(&e))?;
+        rows.collect::<rusqlite::Result<_>>().map_err(|e| sqlite_error(&e))?
+    };
+    let asked = |id: JobId| Act { target: Target::Job(id), event: Event::CancelAsked, chance: 0 };
+    let acts: Vec<Act> = single.into_iter().map(asked).collect();
+    cancelled.extend(crate::apply::apply(tx, &acts)?.into_iter().flatten());
+    Ok(cancelled)
 }
 
 /// Ticks after `after` and not after `until` that ran.

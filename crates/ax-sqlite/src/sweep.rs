@@ -15,7 +15,7 @@ const STRETCH: i64 = 20_000;
 
 /// What a stretch of the edges came to.
 pub(crate) struct Found {
-    /// Parents that have ended, with open edges.
+    /// Parents that have ended, with open edges; of those that started flows that go on, some are right.
     pub(crate) parents: Vec<i64>,
     /// Blocked jobs whose edges are decided.
     pub(crate) children: Vec<i64>,
@@ -59,7 +59,7 @@ pub(crate) fn mend(tx: &mut Tx<'_, '_>, parents: &[i64], children: &[i64]) -> Re
     let mut swept = Swept::default();
     for &parent in parents {
         let Some(standing) = tx.standing_by_seq(parent)? else { continue };
-        if standing.life.state.is_final() {
+        if let Some(standing) = edges::ended(tx, &standing)? {
             swept.edges += edges::out_edges(tx, parent, true)?.len();
             edges::end_edges(tx, &standing, &mut swept.also)?;
         }
@@ -78,6 +78,7 @@ pub(crate) fn mend(tx: &mut Tx<'_, '_>, parents: &[i64], children: &[i64]) -> Re
             .map_err(|e| sqlite_error(&e))?;
         let Some((parent, kind)) = settled else { continue };
         let Some(parent) = tx.standing_by_seq(parent)? else { continue };
+        let parent = edges::ended(tx, &parent)?.unwrap_or(parent);
         swept.edges += 1;
         swept.also.extend(edges::judge(tx, child, &parent, kind)?);
     }

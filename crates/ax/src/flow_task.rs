@@ -4,7 +4,7 @@
 use ax_model::flow_request::FLOW_TASK;
 use ax_model::flow_template::FlowTemplate;
 use ax_model::store::Claimed;
-use ax_model::{Chance, JobId, TaskSpec};
+use ax_model::{Chance, TaskSpec};
 
 use crate::board::Live;
 use crate::client::Client;
@@ -36,7 +36,7 @@ async fn submit(client: &Client, job: &Claimed) -> Result<Outcome, Outcome> {
     let id = job.attempt.id;
     let tick = again(node, "flow", || node.store.get(id)).await?.and_then(|row| row.spec.tick);
     let mut request = template.request();
-    request.id = Some(JobId::derived(&id.0, "flow", job.created_at));
+    request.id = Some(FlowTemplate::flow_id(id, job.created_at));
     request.root_id = Some(job.root_id);
     let seed = id.0.iter().fold(0u64, |seed, byte| seed.rotate_left(8) ^ u64::from(*byte));
     let submit = || async {

@@ -191,7 +191,7 @@ impl Client {
         self.node.store.upstream(id, limit).await
     }
 
-    async fn flow_head(&self, id: JobId) -> Result<Option<FlowHead>, StoreError> {
+    pub(crate) async fn flow_head(&self, id: JobId) -> Result<Option<FlowHead>, StoreError> {
         let filter = FlowFilter { ids: Some((id, id)), ..FlowFilter::default() };
         Ok(self.node.store.flows(filter, None, 1).await?.flows.pop())
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use ax_model::catalogue::nearest;
 use ax_model::cron::{Fire, Oddity, Rule};
 use ax_model::firing::{Firing, FiringKind, TickRun, ToldTick};
+use ax_model::flow_request::FLOW_TASK;
 use ax_model::flow_template::FlowTemplate;
 use ax_model::grid::Timing;
 use ax_model::schedule::{Schedule, ScheduleChange, ScheduleRefusal, ScheduleRequest};
@@ -17,6 +18,8 @@ use crate::schedules::{self, job_of};
 
 /// Ticks that a forecast looks at.
 const FORECAST_TICKS: usize = 100;
+/// How many ticks are looked at to tell how long flows take.
+const FLOWS_TIMED: usize = 20;
 /// How far ahead changes of the clocks are looked for, milliseconds: a year.
 const ODDITIES_MS: u64 = 366 * 86_400_000;
 /// An edit that others overtake is tried so often.
@@ -304,11 +307,16 @@ impl Client {
     }
 
     async fn forecast(&self, schedule: &Schedule, from: Timestamp) -> Result<Option<Forecast>, StoreError> {
-        let task = &schedule.spec.template.task;
-        let mut sums = DayTotals::default();
-        for lane in self.lanes().await?.iter().filter(|lane| lane.task == *task) {
-            sums.add(&lane.totals);
-        }
+        let sums = match schedule.spec.template.task.as_str() {
+            FLOW_TASK => self.flow_times(&schedule.spec.name).await?,
+            task => {
+                let mut sums = DayTotals::default();
+                for lane in self.lanes().await?.iter().filter(|lane| lane.task == task) {
+                    sums.add(&lane.totals);
+                }
+                sums
+            }
+        };
         let Ok(grid) = schedule.grid() else { return Ok(None) };
         let ticks: Vec<Timestamp> = grid.after(from).take(FORECAST_TICKS + 1).collect();
         let gaps: Vec<u64> = ticks.windows(2).map(|pair| pair[1].us_since(pair[0])).collect();
@@ -321,5 +329,20 @@ impl Client {
             overlaps: gaps.iter().filter(|gap| **gap < mean_run_us).count() as u64,
             shortest_gap_us: *shortest,
         }))
+    }
+
+    /// How long the last flows of a schedule took, from the start of a tick's job to the end of its flow's last run.
+    async fn flow_times(&self, name: &str) -> Result<DayTotals, StoreError> {
+        let mut sums = DayTotals::default();
+        for tick in self.ticks(name, None, FLOWS_TIMED).await? {
+            let (Some(job), Some(flow)) = (tick.record.job, tick.flow) else { continue };
+            let begun = self.get(job).await?.and_then(|job| job.life.started_at);
+            let ended = self.flow_head(flow).await?.and_then(|head| head.finished_at);
+            if let (Some(begun), Some(ended)) = (begun, ended) {
+                sums.runs += 1;
+                sums.run_us += ended.us_since(begun);
+            }
+        }
+        Ok(sums)
     }
 }

@@ -19,6 +19,7 @@ mod parking;
 mod queues;
 mod rates;
 mod resting;
+mod schedule_flows;
 mod schedules;
 mod why;
 
@@ -140,6 +141,13 @@ table! { $
         by_hand_it_runs_whatever_the_schedule_says
         records_go_with_their_job_or_after_their_time
         c103_ticks_make_jobs_of_a_paused_queue_and_nothing_starts
+    }
+    schedule_flows {
+        a_queued_tick_waits_for_the_flow_before_it_and_its_further_runs
+        a_tick_stands_where_its_flow_does
+        a_flow_that_runs_again_holds_back_the_queue_again
+        cancel_old_ends_the_flow_and_it_is_not_run_again
+        the_queue_is_counted_in_ticks_however_large_their_flows
     }
     why {
         each_gate_is_named_and_lifted

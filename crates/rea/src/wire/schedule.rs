@@ -169,6 +169,7 @@ pub struct TickView<'a> {
     reason: Option<&'static str>,
     detail: Option<&'a str>,
     task_id: Option<String>,
+    flow_id: Option<String>,
     state: Option<&'static str>,
     decided_at: String,
 }
@@ -185,6 +186,7 @@ impl<'a> From<&'a ToldTick> for TickView<'a> {
             reason: record.reason.map(ax::model::ticks::Reason::as_str),
             detail: record.detail.as_deref(),
             task_id: record.job.map(|id| id.to_string()),
+            flow_id: told.flow.map(|id| id.to_string()),
             state: told.state.map(ax::State::as_str),
             decided_at: time::text(record.at),
         }

@@ -36,7 +36,7 @@ fn last(screen: &Screen, tick: &Value) -> String {
     format!("{} {}", ended(tick), screen.relative(&tick["last"]))
 }
 
-/// How a tick ended: its job's state, or why it has none.
+/// How a tick ended: the state of its job or flow, or why it has none.
 fn ended(tick: &Value) -> String {
     match (tick["state"].as_str(), tick["reason"].as_str()) {
         (Some(_), _) => word(&tick["state"]),
@@ -85,13 +85,14 @@ pub(crate) fn ticks_table(screen: &Screen, ticks: &[Value]) -> Result<(), Failur
             exact(tick["tick"].as_str().unwrap_or_default()),
             format!("{}{least}", tick["count"]),
             ended(tick),
-            match tick["task_id"].is_null() {
-                true => word(&tick["detail"]),
-                false => word(&tick["task_id"]),
+            match (&tick["flow_id"], &tick["task_id"]) {
+                (Value::Null, Value::Null) => word(&tick["detail"]),
+                (Value::Null, job) => word(job),
+                (flow, _) => format!("flow {}", word(flow)),
             },
         ]
     });
-    screen.table(&["TICK", "UTC", "N", "ENDED", "JOB"], rows.collect())
+    screen.table(&["TICK", "UTC", "N", "STATE", "JOB"], rows.collect())
 }
 
 /// What lies ahead.
@@ -137,7 +138,7 @@ fn forecast(forecast: &Value) -> Result<(), Failure> {
     let span = |field: &str| duration_ms((forecast[field].as_f64().unwrap_or_default() * 1000.0) as u64);
     line("")?;
     line(format!(
-        "its task runs for {} (mean of {} attempts); the shortest gap is {}",
+        "a run takes {} (mean of {}); the shortest gap is {}",
         span("mean_run"),
         forecast["runs"],
         span("shortest_gap")
@@ -149,7 +150,7 @@ fn forecast(forecast: &Value) -> Result<(), Failure> {
         _ => "run beside it",
     };
     match forecast["overlaps"].as_u64() {
-        Some(0) | None => line(format!("none of the next {} ticks will meet a running job", forecast["ticks"])),
+        Some(0) | None => line(format!("none of the next {} ticks will meet the run before", forecast["ticks"])),
         Some(n) => line(format!(
             "{n} of the next {} ticks come before the run before has ended: they {fate}",
             forecast["ticks"]
