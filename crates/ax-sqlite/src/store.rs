@@ -138,6 +138,7 @@ impl SqliteStore {
             clock: options.clock.clone(),
             ageing: options.ageing,
             memory,
+            stale: false,
             inbox,
             own,
             parked: vec![],

@@ -78,9 +78,9 @@ impl Strands {
         }
     }
 
-    /// Gives up the turns, for a new start from the file.
-    pub(crate) fn into_rounds(self) -> Rounds<KeyId> {
-        self.rounds
+    /// The turns, for a new start from the file.
+    pub(crate) fn rounds(&self) -> &Rounds<KeyId> {
+        &self.rounds
     }
 
     fn slot(&self, lanes: &Lanes, place: Place, key: KeyId) -> usize {

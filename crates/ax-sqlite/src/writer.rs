@@ -174,6 +174,9 @@ pub(crate) struct Writer {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ageing: Ageing,
     pub(crate) memory: Memory,
+    /// What is remembered may not be what is in the file: it could not be read again after a rollback. Nothing is written
+    /// until it has been.
+    pub(crate) stale: bool,
     pub(crate) inbox: Receiver<Message>,
     pub(crate) own: Weak<Sender<Message>>,
     pub(crate) parked: Vec<Parked>,
@@ -217,7 +220,6 @@ impl Writer {
                 Ok(fresh) => conn = fresh,
                 Err(e) => tracing::error!(error = %e, "the store can't be opened again"),
             }
-            self.reload(&conn);
         }
         for parked in self.parked.drain(..) {
             let _ = parked.reply.send(Err(closed()));
@@ -358,6 +360,13 @@ impl Writer {
     /// is run again; when the store itself is in trouble, all fail. `false` = the connection is in doubt.
     fn transact<'c>(&mut self, conn: &'c Connection, hot: &mut Hot<'c>, mut jobs: Vec<Job>) -> bool {
         while !jobs.is_empty() || !self.parked.is_empty() {
+            if self.stale
+                && let Err(error) = self.reload(conn)
+            {
+                tracing::error!(%error, "the store can't be read again after a failed write; nothing is written until it can");
+                self.fail_all(jobs, &error);
+                return false;
+            }
             let (error, culprit) = match self.attempt(conn, hot, &mut jobs) {
                 Ok(grants) => {
                     for (_, job) in jobs {
@@ -373,7 +382,7 @@ impl Writer {
             if !conn.is_autocommit() {
                 let _ = conn.execute_batch("ROLLBACK");
             }
-            self.reload(conn);
+            self.stale = true;
             match culprit {
                 Some(index) if !error.is_temporary() => {
                     let (_, job) = jobs.remove(index);
@@ -444,13 +453,17 @@ impl Writer {
         }
     }
 
-    /// Reads again from the file what the writer remembers: after a rollback it may remember what never came to be.
-    fn reload(&mut self, conn: &Connection) {
-        let turns = std::mem::take(&mut self.memory.strands).into_rounds();
-        match Memory::load(conn, self.memory.picker.clone(), turns) {
-            Ok(memory) => self.memory = memory,
-            Err(e) => tracing::error!(error = %e, "the store can't be read again after a failed write"),
+    /// Reads again from the file what the writer remembers: after a rollback it may remember what never came to be. What is
+    /// read takes its place as a whole or not at all.
+    fn reload(&mut self, conn: &Connection) -> Result<(), StoreError> {
+        if !conn.is_autocommit() {
+            // What is read would be what was not undone.
+            return Err(StoreError::new(StoreErrorKind::Io, "a failed write could not be undone"));
         }
+        let turns = self.memory.strands.rounds().clone();
+        self.memory = Memory::load(conn, self.memory.picker.clone(), turns)?;
+        self.stale = false;
+        Ok(())
     }
 
     fn checkpoint(&mut self, conn: &Connection, mode: &str) {

@@ -140,6 +140,40 @@ fn a_request_that_fails_by_its_own_fault_harms_no_other() {
     assert_eq!(block_on(store.check()).unwrap(), Vec::<String>::new());
 }
 
+/// After a write that failed, the store can't be read again for a while: nothing is written on what was only remembered, and
+/// later nothing of that is left.
+#[test]
+fn nothing_is_written_while_the_store_cannot_be_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let other = foreign(dir.path());
+    let mut chance = Chance::new(8);
+    let keyed = JobRequest { concurrency_key: Some("c".into()), ..JobRequest::new("m:f", "[]") };
+    block_on(store.enqueue(vec![job(&mut chance, keyed)])).unwrap().unwrap();
+    let before = everything(&store);
+    let in_queue = |queue: &str, chance: &mut Chance| {
+        job(chance, JobRequest { queue: Some(queue.into()), ..JobRequest::new("m:f", "[]") })
+    };
+    // The row fails when its lane has been made, and what the writer reads again lacks a table.
+    let boom = "CREATE TRIGGER boom BEFORE INSERT ON jobs BEGIN SELECT RAISE(ABORT, 'made to fail'); END";
+    other.execute_batch(boom).unwrap();
+    other.execute_batch("ALTER TABLE deleted_to RENAME TO away").unwrap();
+    let new = in_queue("new", &mut chance);
+    assert!(block_on(store.enqueue(vec![new.clone()])).is_err());
+    other.execute_batch("DROP TRIGGER boom").unwrap();
+    for _ in 0..3 {
+        assert!(block_on(store.enqueue(vec![new.clone()])).is_err(), "written on a lane that there is not");
+        assert!(claim(&store, 1).is_err(), "taken by what was remembered");
+    }
+    other.execute_batch("ALTER TABLE away RENAME TO deleted_to").unwrap();
+    assert_eq!(everything(&store), before);
+    let answers = [new.clone(), in_queue("newer", &mut chance)].map(|new| block_on(store.enqueue(vec![new])));
+    assert!(answers.iter().all(|answer| answer.as_ref().unwrap().as_ref().unwrap()[0].created), "{answers:?}");
+    assert_eq!(block_on(store.get(new.spec.id)).unwrap().unwrap().spec.queue, "new");
+    assert_eq!(claim(&store, 10).unwrap().len(), 3, "the one with a key among them");
+    assert_eq!(block_on(store.check()).unwrap(), Vec::<String>::new());
+}
+
 /// C078: another program holds the file longer than the busy timeout. The write is refused as busy, and may be repeated.
 #[test]
 fn c078_a_file_held_by_another_program_is_busy_not_broken() {
