@@ -176,6 +176,12 @@ impl Model {
         }
     }
 
+    /// A map node that the jobs come of and that is not at work any more, or was told to stop.
+    pub(crate) fn map_over(&self, jobs: &[NewJob]) -> Option<JobId> {
+        let mut maps = jobs.iter().filter_map(|job| job.place.as_ref()?.made_by).map(|(map, _)| map);
+        maps.find(|map| !self.row(*map).is_some_and(|row| row.job.life.is_at_work()))
+    }
+
     /// Draws the edges of jobs that were just stored; `created` holds those of the batch that were, and their rows.
     pub(crate) fn draw(
         &mut self,

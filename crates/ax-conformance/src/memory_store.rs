@@ -160,7 +160,10 @@ impl Store for MemoryStore {
     }
 
     fn enqueue(&self, jobs: Vec<NewJob>) -> Reply<'_, Result<Vec<Enqueued>, EnqueueRefusal>> {
-        ready(self.inner.write(|state, now| state.model.enqueue(jobs, now)))
+        ready(self.inner.write(|state, now| match state.model.map_over(&jobs) {
+            Some(map) => Err(EnqueueRefusal::MapOver(map)),
+            None => state.model.enqueue(jobs, now),
+        }))
     }
 
     fn submit_flow(&self, flow: NewFlow, jobs: Vec<NewJob>) -> Reply<'_, Result<Vec<Enqueued>, EnqueueRefusal>> {

@@ -10,7 +10,7 @@ use ax_model::limits::Limits;
 use ax_model::new_job::IfExists;
 use ax_model::store::{Act, AttemptRef, NewFlow, Store, Target};
 use ax_model::{
-    Cause, Clock, Edge, EdgeKind, ErrorInfo, Event, JobId, JobRequest, NewJob, OnCrash, Place, Spec, TaskSpec,
+    Cause, Clock, Edge, EdgeKind, ErrorInfo, Event, Job, JobId, JobRequest, NewJob, OnCrash, Place, Spec, TaskSpec,
     Timestamp,
 };
 
@@ -101,17 +101,28 @@ impl Pair {
         (flow, jobs)
     }
 
-    /// A recent job that starts flows.
-    fn starter(&self) -> Option<Spec> {
-        let spec = |id: &JobId| done(self.model.get(*id)).map(|job| job.spec);
-        self.ids.iter().rev().take(30).filter_map(spec).find(|spec| spec.task == FLOW_TASK && spec.root_id == spec.id)
+    /// A recent job that starts flows, mostly one that is at work.
+    fn starter(&mut self) -> Option<Spec> {
+        let at_work = !self.one_in(6);
+        let recent = self.ids.iter().rev().take(40).filter_map(|id| done(self.model.get(*id)));
+        let starts = |job: &Job| job.spec.task == FLOW_TASK && job.spec.root_id == job.spec.id;
+        recent.filter(starts).find(|job| !at_work || job.life.is_at_work()).map(|job| job.spec)
     }
 
-    /// Jobs that a map node makes: some known job plays the node.
+    /// Jobs that a map node makes: some known job plays the node, mostly one that is at work.
     pub(super) fn items(&mut self) -> Option<Vec<NewJob>> {
-        let flow = self.flows.last().copied()?;
-        let members = done(self.model.flow(flow))?.jobs;
-        let map = members[self.below(members.len())].job.spec.id;
+        let mut members = vec![];
+        for flow in self.flows.iter().rev().take(4) {
+            members.extend(done(self.model.flow(*flow))?.jobs);
+        }
+        if !self.one_in(6) {
+            members.retain(|listed| listed.job.life.is_at_work());
+        }
+        if members.is_empty() {
+            return None;
+        }
+        let map = members.swap_remove(self.below(members.len())).job;
+        let (flow, map) = (map.place?.flow, map.spec.id);
         let from = self.below(3) as u32;
         let mut jobs: Vec<NewJob> = (0..1 + self.below(3)).map(|_| self.new_job()).collect();
         for (n, job) in (from..).zip(&mut jobs) {

@@ -306,6 +306,12 @@ impl Life {
         self.claim_at().is_some_and(|due| due <= now)
     }
 
+    /// An attempt of it is at work and has not been told to stop. A flow that is cancelled tells each of its jobs.
+    #[must_use]
+    pub fn is_at_work(&self) -> bool {
+        self.lease.is_some() && !self.cancel_requested
+    }
+
     /// When it dies unless an attempt starts first; `None` when nothing of the kind can happen.
     #[must_use]
     pub fn expires_at(&self) -> Option<Timestamp> {

@@ -7,11 +7,11 @@ use ax_model::unique::content_digest;
 use ax_model::{JobId, KeyId, Life, State, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
-use crate::edges;
 use crate::links::Links;
 use crate::rows::{FILLS, coded, flags, to_sql_ms};
 use crate::store::sqlite_error;
 use crate::tx::Tx;
+use crate::{edges, links};
 
 /// A new row; nothing when its id is taken.
 pub(crate) const INSERT: &str = "INSERT INTO jobs (seq, id, lane, priority, state, claim_at, run_at, attempt, failures,
@@ -24,6 +24,9 @@ pub(crate) const INSERT: &str = "INSERT INTO jobs (seq, id, lane, priority, stat
 type Answer<T> = Result<Result<T, EnqueueRefusal>, StoreError>;
 
 pub(crate) fn enqueue(tx: &mut Tx<'_, '_>, jobs: &[NewJob]) -> Answer<Vec<Enqueued>> {
+    if let Some(map) = links::map_over(tx, jobs)? {
+        return Ok(Err(EnqueueRefusal::MapOver(map)));
+    }
     let lanes = lanes_of(tx, jobs)?;
     // One job can't be half done: each of its refusals comes before its first write.
     if let ([job], [lane]) = (jobs, lanes.as_slice())

@@ -55,6 +55,8 @@ pub enum EnqueueError {
     },
     /// Jobs wait for each other: the path of ids, from a job back to itself.
     Cycle(Vec<JobId>),
+    /// They are jobs of this map node, which is not at work any more or was told to stop.
+    MapOver(JobId),
     /// More jobs than one request may have.
     TooMany {
         /// How many there were.
@@ -77,7 +79,10 @@ impl EnqueueError {
             | EnqueueError::IdConflict { index }
             | EnqueueError::TooLate { index, .. }
             | EnqueueError::UnknownParent { index, .. } => Some(*index),
-            EnqueueError::Cycle(_) | EnqueueError::TooMany { .. } | EnqueueError::Store(_) => None,
+            EnqueueError::Cycle(_)
+            | EnqueueError::MapOver(_)
+            | EnqueueError::TooMany { .. }
+            | EnqueueError::Store(_) => None,
         }
     }
 
@@ -90,7 +95,10 @@ impl EnqueueError {
             | EnqueueError::IdConflict { index }
             | EnqueueError::TooLate { index, .. }
             | EnqueueError::UnknownParent { index, .. } => *index = number(*index),
-            EnqueueError::Cycle(_) | EnqueueError::TooMany { .. } | EnqueueError::Store(_) => {}
+            EnqueueError::Cycle(_)
+            | EnqueueError::MapOver(_)
+            | EnqueueError::TooMany { .. }
+            | EnqueueError::Store(_) => {}
         }
         self
     }
@@ -104,6 +112,7 @@ impl From<EnqueueRefusal> for EnqueueError {
             EnqueueRefusal::TooLate { index, existing, state } => EnqueueError::TooLate { index, existing, state },
             EnqueueRefusal::UnknownParent { index, parent } => EnqueueError::UnknownParent { index, parent },
             EnqueueRefusal::Cycle(path) => EnqueueError::Cycle(path),
+            EnqueueRefusal::MapOver(map) => EnqueueError::MapOver(map),
         }
     }
 }
@@ -133,6 +142,9 @@ impl fmt::Display for EnqueueError {
             }
             EnqueueError::Cycle(path) => {
                 f.write_str(&cycle_text(&path.iter().map(ToString::to_string).collect::<Vec<_>>()))
+            }
+            EnqueueError::MapOver(map) => {
+                write!(f, "the map node {map} is not at work any more, or was told to stop: it makes no more jobs")
             }
             EnqueueError::TooMany { count, limit } => {
                 write!(f, "{count} jobs in one request, the limit is {limit}; send them in parts")

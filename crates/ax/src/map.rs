@@ -1,19 +1,20 @@
 //! The task that every engine does itself: makes one job for each item of a list that another job has returned.
 //!
 //! The jobs are stored in parts, each a transaction. Their ids come of the map node's own, so that a part that was stored
-//! before a crash is met again and not stored twice.
+//! before a crash is met again and not stored twice. The store takes a part only while the map node is at work: of one that was
+//! cancelled, nothing comes after the cancel.
 
 use ax_model::TaskSpec;
 use ax_model::flow_request::{MAP_TASK, MapTemplate};
 use ax_model::limits::MAP_ITEMS_MAX;
-use ax_model::store::Claimed;
+use ax_model::store::{Claimed, EnqueueRefusal};
 use serde_json::value::RawValue;
 
 use crate::board::Live;
 use crate::client::{Client, EnqueueLog};
 use crate::enqueue_error::EnqueueError;
 use crate::own_task::{again, fatal};
-use crate::runner::Outcome;
+use crate::runner::{Outcome, StopReason};
 
 /// Jobs in one transaction.
 const PART: usize = 1_000;
@@ -45,7 +46,7 @@ pub(crate) async fn run(client: &Client, job: &Claimed, live: &Live) -> Outcome 
         if live.stop.reason().is_some() {
             return Outcome::Stopped;
         }
-        let made = make(client, job, &template, part * PART, items).await;
+        let made = make(client, job, live, &template, part * PART, items).await;
         if let Err(outcome) = made {
             return outcome;
         }
@@ -56,6 +57,7 @@ pub(crate) async fn run(client: &Client, job: &Claimed, live: &Live) -> Outcome 
 async fn make(
     client: &Client,
     job: &Claimed,
+    live: &Live,
     template: &MapTemplate,
     first: usize,
     items: &[Box<RawValue>],
@@ -81,6 +83,11 @@ async fn make(
     let stored = again(node, "map", || node.store.enqueue(jobs.clone())).await?;
     match stored {
         Ok(stored) => log.write(node, &stored),
+        // It was cancelled, and has not been told yet; or the lease is lost, and then this end is refused like any other.
+        Err(EnqueueRefusal::MapOver(_)) => {
+            live.stop(StopReason::Cancel);
+            return Err(Outcome::Stopped);
+        }
         Err(refusal) => return Err(fatal("ItemRefused", EnqueueError::from(refusal).to_string())),
     }
     Ok(())

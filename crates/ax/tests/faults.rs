@@ -10,7 +10,7 @@ use ax::model::flow::{Edge, EdgeKind};
 use ax::model::flow_template::FlowTemplate;
 use ax::model::schedule::ScheduleRequest;
 use ax::{
-    Action, Context, Engine, FlowBuilder, Handlers, Item, JobRequest, OnCrash, State, Store, StoreErrorKind,
+    Action, Context, Engine, FlowBuilder, FlowState, Handlers, Item, JobRequest, OnCrash, State, Store, StoreErrorKind,
     SystemClock, TaskError, TaskSpec,
 };
 use ax_conformance::FaultyStore;
@@ -26,6 +26,7 @@ on_every_store! {
     damage_stops_the_claims;
     c115_what_the_store_cannot_take_of_one_job_harms_no_other;
     a_full_disk_costs_the_engines_own_tasks_nothing;
+    a_part_of_a_map_that_comes_after_the_cancel_is_not_stored;
 }
 
 fn sleep() -> Sleep {
@@ -226,6 +227,48 @@ async fn a_full_disk_costs_the_engines_own_tasks_nothing(on: On) {
     let states: Vec<_> = flow.jobs.iter().map(|job| (job.job.life.state, job.job.life.interruptions)).collect();
     assert_eq!(states, vec![(State::Success, 0); 4], "the list, the map and its two");
     engine.stop(Duration::ZERO).await;
+}
+
+/// The flow is cancelled while the map's second part is on its way to the store, with the map told of it and without.
+async fn a_part_of_a_map_that_comes_after_the_cancel_is_not_stored(on: On) {
+    for told in [true, false] {
+        let w = World::new(on);
+        let (store, _dir) = world::open(on, Arc::new(SystemClock));
+        let script = [(Call::Enqueue, Fault::None), (Call::Enqueue, Fault::Delay(Duration::from_millis(1_500)))];
+        let faulty = Arc::new(FaultyStore::scripted(Arc::clone(&store), &script, sleep()));
+        let engine = Engine::open_store(faulty, real_options(&w.steps));
+        let mut handlers = Handlers::new(2);
+        handlers.add("list", |_: Context, (): ()| async { Ok::<_, TaskError>((0..2_500).collect::<Vec<u64>>()) });
+        handlers.add("slow", |context: Context, _: (u64,)| async move {
+            context.cancelled().await;
+            Err::<(), _>(TaskError::fatal("was stopped"))
+        });
+        engine.start(Arc::new(handlers)).await.unwrap();
+        let client = engine.client();
+        let mut flow = FlowBuilder::new("wide");
+        let list = flow.job::<Vec<u64>>("list", "list", ());
+        flow.map::<(), _>("each", "slow", list.result(), (Item,));
+        let made = client.submit_flow(flow.build().unwrap()).await.unwrap();
+        let size = || async { store.flow(made.flow).await.unwrap().unwrap().head.counts.jobs };
+        eventually("the first part is stored", || async { size().await == 1_002 }).await;
+        match told {
+            true => client.cancel_flow(made.flow).await.unwrap().unwrap(),
+            false => store.cancel_flow(made.flow).await.unwrap().unwrap(),
+        };
+        if !told {
+            // What runs of the items was not told either.
+            for item in store.flow(made.flow).await.unwrap().unwrap().jobs {
+                if item.job.life.state.is_active() && item.job.spec.id != made.jobs[1].1.id {
+                    let _ = client.cancel(item.job.spec.id).await.unwrap();
+                }
+            }
+        }
+        let ended = client.wait_flow(made.flow, Duration::from_secs(20)).await.unwrap().unwrap();
+        let map = ended.jobs.iter().map(|listed| &listed.job).find(|job| job.spec.id == made.jobs[1].1.id).unwrap();
+        assert_eq!((map.life.state, ended.head.state()), (State::Cancelled, FlowState::Cancelled));
+        assert_eq!((size().await, store.check().await.unwrap()), (1_002, vec![]));
+        engine.stop(Duration::ZERO).await;
+    }
 }
 
 /// In the file, a job waits for what is decided. The engine finds it when it starts, goes on with it, and does not keep it to itself.

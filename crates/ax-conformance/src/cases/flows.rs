@@ -406,19 +406,24 @@ pub(super) fn a_retried_job_reopens_its_flow(h: &mut Harness) {
     assert!(found.iter().all(|head| head.spec.id <= ids[0]), "{found:?}");
 }
 
+/// Stores jobs of these numbers as those of a map node.
+fn put_items(h: &mut Harness, (flow, map): (JobId, JobId), numbers: &[u32]) -> Result<usize, EnqueueRefusal> {
+    let item = |n: &u32| {
+        let id = JobId::derived(&map.0, &n.to_string(), Timestamp(1_000_000));
+        let place = Some(Place { flow, node: format!("n0[{n}]"), made_by: Some((map, *n)) });
+        h.resolve(JobRequest { id: Some(id), place, ..job() })
+    };
+    let items = numbers.iter().map(item).collect();
+    done(h.store().enqueue(items)).map(|stored| stored.iter().filter(|one| one.created).count())
+}
+
 /// What a map node makes is waited for by all that wait for it, in the order of its list, and made once.
 pub(super) fn what_a_map_node_makes_is_waited_for(h: &mut Harness) {
     let (flow, ids) = submit(h, 1, FlowRetry::Failed, 2, &[(1, 0, EdgeKind::Success)]);
     let (map, join) = (ids[0], ids[1]);
     let attempt = h.take(TASK).attempt;
-    let item = |h: &mut Harness, n: u32| {
-        let id = JobId::derived(&map.0, &n.to_string(), Timestamp(1_000_000));
-        let place = Some(Place { flow, node: format!("n0[{n}]"), made_by: Some((map, n)) });
-        h.resolve(JobRequest { id: Some(id), place, ..job() })
-    };
-    for part in [[0, 1], [1, 2]] {
-        let items = part.map(|n| item(h, n)).to_vec();
-        done(h.store().enqueue(items)).expect("a part that was stored before is met again");
+    for (part, new) in [([0, 1], 2), ([1, 2], 1)] {
+        assert_eq!(put_items(h, (flow, map), &part), Ok(new), "a part that was stored before is met again");
     }
     assert_eq!(done(h.store().flow(flow)).expect("is there").head.counts.jobs, 5);
     h.succeed(attempt);
@@ -431,6 +436,41 @@ pub(super) fn what_a_map_node_makes_is_waited_for(h: &mut Harness) {
     assert_eq!(outcome(h, join), "runs");
     run(h, join, None);
     assert_eq!(state(h, flow), FlowState::Success);
+}
+
+/// A map node makes jobs only while it is at work: none comes after the cancel of its flow, or of an attempt whose lease is
+/// lost. Items that are made anew by a new run come of a map node that has ended, and are.
+pub(super) fn a_map_node_that_is_over_makes_no_more_jobs(h: &mut Harness) {
+    let (flow, ids) = submit(h, 1, FlowRetry::Failed, 1, &[]);
+    let node = (flow, ids[0]);
+    let over = Err(EnqueueRefusal::MapOver(ids[0]));
+    assert_eq!(put_items(h, node, &[0]), over, "it has not begun");
+    let lost = h.take(TASK).attempt;
+    assert_eq!(put_items(h, node, &[0, 1]), Ok(2));
+    h.tell(lost, Event::HandedBack { fence: lost.fence }).expect("was claimed");
+    assert_eq!(put_items(h, node, &[1, 2]), over, "its lease is lost");
+    let claimed = h.claim(&[TASK], 1).remove(0).attempt;
+    assert_eq!(claimed.id, ids[0]);
+    assert_eq!(put_items(h, node, &[0, 1, 2]), Ok(1));
+    done(h.store().cancel_flow(flow)).expect("it runs");
+    assert_eq!(h.job(ids[0]).life.state, State::Dispatched, "it has still to hear of it");
+    assert_eq!(put_items(h, node, &[2, 3]), over);
+    h.tell(claimed, Event::Stopped { fence: claimed.fence, started_at: None }).expect("is its own");
+    assert_eq!((state(h, flow), h.claim(&[TASK], 9)), (FlowState::Cancelled, vec![]));
+
+    let (flow, ids) = submit(h, 1, FlowRetry::Failed, 1, &[]);
+    let node = (flow, ids[0]);
+    let attempt = h.take(TASK).attempt;
+    assert_eq!(put_items(h, node, &[0]), Ok(1));
+    h.succeed(attempt);
+    let item = h.take(TASK).attempt;
+    h.fail(item, Failure::Fatal);
+    assert_eq!(put_items(h, node, &[0, 1]), Err(EnqueueRefusal::MapOver(ids[0])));
+    let anew = done(h.store().retry_flow(flow, FlowRetry::Failed)).expect("has died").head;
+    assert_eq!(anew.counts.jobs, 1);
+    let item = h.take(TASK).attempt;
+    h.succeed(item);
+    assert_eq!(state(h, anew.spec.id), FlowState::Success);
 }
 
 /// A flow is kept as long as any of its jobs would be needed to run it again, and goes as a whole.

@@ -271,6 +271,7 @@ table! { $
         c038_runs_of_one_flow_do_not_mix
         a_retried_job_reopens_its_flow
         what_a_map_node_makes_is_waited_for
+        a_map_node_that_is_over_makes_no_more_jobs
         a_flow_is_pruned_as_a_whole_by_how_it_ended
         a_flow_in_the_middle_of_its_deletion_is_not_run_again
         a_run_from_the_start_has_what_is_left_of_every_run
