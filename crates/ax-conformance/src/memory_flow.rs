@@ -176,10 +176,10 @@ impl Model {
         }
     }
 
-    /// A map node that the jobs come of and that is not at work any more, or was told to stop.
-    pub(crate) fn map_over(&self, jobs: &[NewJob]) -> Option<JobId> {
-        let mut maps = jobs.iter().filter_map(|job| job.place.as_ref()?.made_by).map(|(map, _)| map);
-        maps.find(|map| !self.row(*map).is_some_and(|row| row.job.life.is_at_work()))
+    /// A job that makes these and that is not at work any more, or was told to stop.
+    pub(crate) fn maker_over(&self, jobs: &[NewJob]) -> Option<JobId> {
+        let mut makers = jobs.iter().filter_map(NewJob::made_by);
+        makers.find(|maker| !self.row(*maker).is_some_and(|row| row.job.life.is_at_work()))
     }
 
     /// Draws the edges of jobs that were just stored; `created` holds those of the batch that were, and their rows.
@@ -243,6 +243,9 @@ impl Model {
                 also: vec![],
             };
             return Ok(own.map(again).collect());
+        }
+        if let Some(maker) = self.maker_over(&jobs) {
+            return Err(EnqueueRefusal::MakerOver(maker));
         }
         let before = self.clone();
         self.put_flow(flow, 1, 1, None);

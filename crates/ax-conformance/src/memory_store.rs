@@ -160,8 +160,8 @@ impl Store for MemoryStore {
     }
 
     fn enqueue(&self, jobs: Vec<NewJob>) -> Reply<'_, Result<Vec<Enqueued>, EnqueueRefusal>> {
-        ready(self.inner.write(|state, now| match state.model.map_over(&jobs) {
-            Some(map) => Err(EnqueueRefusal::MapOver(map)),
+        ready(self.inner.write(|state, now| match state.model.maker_over(&jobs) {
+            Some(map) => Err(EnqueueRefusal::MakerOver(map)),
             None => state.model.enqueue(jobs, now),
         }))
     }

@@ -16,6 +16,7 @@ use crate::markers::{self, MarkerKind};
 use crate::permits::EVERY_KEY;
 use crate::priority::{LEAST_URGENT, MOST_URGENT};
 use crate::store::Enqueued;
+use crate::ticks;
 use crate::time::Timestamp;
 use crate::unique::content_digest;
 use crate::word::Word;
@@ -128,6 +129,16 @@ impl NewJob {
     #[must_use]
     pub fn stands_alone(&self) -> bool {
         self.edges.is_empty() && self.place.is_none() && !self.with_previous
+    }
+
+    /// The job that makes it: the map node whose item it is, or the job of the tick that starts its flow.
+    #[must_use]
+    pub fn made_by(&self) -> Option<JobId> {
+        match (self.place.as_ref()?.made_by, &self.spec.tick) {
+            (Some((map, _)), _) => Some(map),
+            (None, Some(tick)) => Some(ticks::job_id(&tick.schedule, tick.at)),
+            (None, None) => None,
+        }
     }
 
     /// Whether it is left out of a batch whose job before it was answered with `previous`.

@@ -218,9 +218,9 @@ pub enum EnqueueRefusal {
     },
     /// Jobs of the batch wait for each other: the path, from a job back to itself.
     Cycle(Vec<JobId>),
-    /// They are jobs of this map node, which is not at work any more or was told to stop: what it would still make would
-    /// outlive its cancel.
-    MapOver(JobId),
+    /// They are made by this job, a map node or the job of a tick that starts a flow, which is not at work any more or was told to
+    /// stop: what it would still make would outlive its cancel.
+    MakerOver(JobId),
 }
 
 /// Who asks for work, and for what.

@@ -24,8 +24,8 @@ pub(crate) const INSERT: &str = "INSERT INTO jobs (seq, id, lane, priority, stat
 type Answer<T> = Result<Result<T, EnqueueRefusal>, StoreError>;
 
 pub(crate) fn enqueue(tx: &mut Tx<'_, '_>, jobs: &[NewJob]) -> Answer<Vec<Enqueued>> {
-    if let Some(map) = links::map_over(tx, jobs)? {
-        return Ok(Err(EnqueueRefusal::MapOver(map)));
+    if let Some(map) = links::maker_over(tx, jobs)? {
+        return Ok(Err(EnqueueRefusal::MakerOver(map)));
     }
     let lanes = lanes_of(tx, jobs)?;
     // One job can't be half done: each of its refusals comes before its first write.

@@ -13,11 +13,11 @@ use ax_model::store::{
 use ax_model::{JobId, State, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::edges;
 use crate::enqueue::{self, enqueue_all, key_holder, lanes_of};
 use crate::rows::{coded, job, job_columns, time};
 use crate::store::sqlite_error;
 use crate::tx::Tx;
+use crate::{edges, links};
 
 /// The columns that `head` reads.
 macro_rules! head_columns {
@@ -100,6 +100,9 @@ pub(crate) fn submit(
 ) -> Result<Result<Vec<Enqueued>, EnqueueRefusal>, StoreError> {
     if let Some(seq) = seq_of(tx, flow.id)? {
         return Ok(Ok(submitted_before(tx, seq)?));
+    }
+    if let Some(maker) = links::maker_over(tx, jobs)? {
+        return Ok(Err(EnqueueRefusal::MakerOver(maker)));
     }
     let lanes = lanes_of(tx, jobs)?;
     tx.all_or_nothing(|tx| {

@@ -13,13 +13,13 @@ use crate::rows::{IN_FLOW, PARENT, Standing};
 use crate::tx::Tx;
 use crate::{edges, flows};
 
-/// A map node that the jobs come of and that is not at work any more, or was told to stop.
-pub(crate) fn map_over(tx: &Tx<'_, '_>, jobs: &[NewJob]) -> Result<Option<JobId>, StoreError> {
-    let mut maps: Vec<JobId> = jobs.iter().filter_map(|job| job.place.as_ref()?.made_by).map(|(map, _)| map).collect();
-    maps.dedup();
-    for map in maps {
-        if !tx.standing_by_id(map)?.is_some_and(|map| map.life.is_at_work()) {
-            return Ok(Some(map));
+/// A job that makes these and that is not at work any more, or was told to stop.
+pub(crate) fn maker_over(tx: &Tx<'_, '_>, jobs: &[NewJob]) -> Result<Option<JobId>, StoreError> {
+    let mut makers: Vec<JobId> = jobs.iter().filter_map(NewJob::made_by).collect();
+    makers.dedup();
+    for maker in makers {
+        if !tx.standing_by_id(maker)?.is_some_and(|maker| maker.life.is_at_work()) {
+            return Ok(Some(maker));
         }
     }
     Ok(None)

@@ -55,8 +55,8 @@ pub enum EnqueueError {
     },
     /// Jobs wait for each other: the path of ids, from a job back to itself.
     Cycle(Vec<JobId>),
-    /// They are jobs of this map node, which is not at work any more or was told to stop.
-    MapOver(JobId),
+    /// They are made by this job, which is not at work any more or was told to stop.
+    MakerOver(JobId),
     /// More jobs than one request may have.
     TooMany {
         /// How many there were.
@@ -80,7 +80,7 @@ impl EnqueueError {
             | EnqueueError::TooLate { index, .. }
             | EnqueueError::UnknownParent { index, .. } => Some(*index),
             EnqueueError::Cycle(_)
-            | EnqueueError::MapOver(_)
+            | EnqueueError::MakerOver(_)
             | EnqueueError::TooMany { .. }
             | EnqueueError::Store(_) => None,
         }
@@ -96,7 +96,7 @@ impl EnqueueError {
             | EnqueueError::TooLate { index, .. }
             | EnqueueError::UnknownParent { index, .. } => *index = number(*index),
             EnqueueError::Cycle(_)
-            | EnqueueError::MapOver(_)
+            | EnqueueError::MakerOver(_)
             | EnqueueError::TooMany { .. }
             | EnqueueError::Store(_) => {}
         }
@@ -112,7 +112,7 @@ impl From<EnqueueRefusal> for EnqueueError {
             EnqueueRefusal::TooLate { index, existing, state } => EnqueueError::TooLate { index, existing, state },
             EnqueueRefusal::UnknownParent { index, parent } => EnqueueError::UnknownParent { index, parent },
             EnqueueRefusal::Cycle(path) => EnqueueError::Cycle(path),
-            EnqueueRefusal::MapOver(map) => EnqueueError::MapOver(map),
+            EnqueueRefusal::MakerOver(maker) => EnqueueError::MakerOver(maker),
         }
     }
 }
@@ -143,8 +143,11 @@ impl fmt::Display for EnqueueError {
             EnqueueError::Cycle(path) => {
                 f.write_str(&cycle_text(&path.iter().map(ToString::to_string).collect::<Vec<_>>()))
             }
-            EnqueueError::MapOver(map) => {
-                write!(f, "the map node {map} is not at work any more, or was told to stop: it makes no more jobs")
+            EnqueueError::MakerOver(maker) => {
+                write!(
+                    f,
+                    "job {maker}, which makes them, is not at work any more, or was told to stop: it makes no more jobs"
+                )
             }
             EnqueueError::TooMany { count, limit } => {
                 write!(f, "{count} jobs in one request, the limit is {limit}; send them in parts")

@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::enqueue_error::EnqueueError;
 use crate::flows::{Roots, SubmitError};
 use crate::own_task::{again, fatal};
-use crate::runner::Outcome;
+use crate::runner::{Outcome, StopReason};
 
 /// The task as a worker would declare it.
 pub(crate) fn spec() -> TaskSpec {
@@ -25,10 +25,10 @@ pub(crate) fn spec() -> TaskSpec {
 /// Submits the flow.
 pub(crate) async fn run(client: &Client, job: &Claimed, live: &Live) -> Outcome {
     live.begin(&client.node);
-    submit(client, job).await.unwrap_or_else(|outcome| outcome)
+    submit(client, job, live).await.unwrap_or_else(|outcome| outcome)
 }
 
-async fn submit(client: &Client, job: &Claimed) -> Result<Outcome, Outcome> {
+async fn submit(client: &Client, job: &Claimed, live: &Live) -> Result<Outcome, Outcome> {
     let node = &*client.node;
     let Some(template) = FlowTemplate::of_job(&job.task, &job.args) else {
         return Err(fatal("BadArguments", "these are not the arguments of a flow"));
@@ -48,6 +48,11 @@ async fn submit(client: &Client, job: &Claimed) -> Result<Outcome, Outcome> {
     };
     match again(node, "flow", || Box::pin(submit())).await? {
         Ok(submitted) => Ok(Outcome::Done(format!("{{\"flow_id\":\"{}\"}}", submitted.flow))),
+        // It was cancelled, and has not been told yet; or the lease is lost, and then this end is refused like any other.
+        Err(SubmitError::Refused { error: EnqueueError::MakerOver(_), .. }) => {
+            live.stop(StopReason::Cancel);
+            Err(Outcome::Stopped)
+        }
         Err(error) => Err(fatal("FlowRefused", error.to_string())),
     }
 }

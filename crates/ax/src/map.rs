@@ -84,7 +84,7 @@ async fn make(
     match stored {
         Ok(stored) => log.write(node, &stored),
         // It was cancelled, and has not been told yet; or the lease is lost, and then this end is refused like any other.
-        Err(EnqueueRefusal::MapOver(_)) => {
+        Err(EnqueueRefusal::MakerOver(_)) => {
             live.stop(StopReason::Cancel);
             return Err(Outcome::Stopped);
         }

@@ -357,7 +357,7 @@ impl Problem {
                 )
             }
             EnqueueError::Cycle(path) => return cycle(&path.iter().map(JobId::to_string).collect::<Vec<_>>()),
-            EnqueueError::MapOver(_) => return Problem::new(Code::WrongState, error.to_string()),
+            EnqueueError::MakerOver(_) => return Problem::new(Code::WrongState, error.to_string()),
             EnqueueError::TooMany { count, limit } => return Problem::too_many(count, limit),
             EnqueueError::Store(error) => return error.into(),
         };

@@ -443,7 +443,7 @@ pub(super) fn what_a_map_node_makes_is_waited_for(h: &mut Harness) {
 pub(super) fn a_map_node_that_is_over_makes_no_more_jobs(h: &mut Harness) {
     let (flow, ids) = submit(h, 1, FlowRetry::Failed, 1, &[]);
     let node = (flow, ids[0]);
-    let over = Err(EnqueueRefusal::MapOver(ids[0]));
+    let over = Err(EnqueueRefusal::MakerOver(ids[0]));
     assert_eq!(put_items(h, node, &[0]), over, "it has not begun");
     let lost = h.take(TASK).attempt;
     assert_eq!(put_items(h, node, &[0, 1]), Ok(2));
@@ -465,7 +465,7 @@ pub(super) fn a_map_node_that_is_over_makes_no_more_jobs(h: &mut Harness) {
     h.succeed(attempt);
     let item = h.take(TASK).attempt;
     h.fail(item, Failure::Fatal);
-    assert_eq!(put_items(h, node, &[0, 1]), Err(EnqueueRefusal::MapOver(ids[0])));
+    assert_eq!(put_items(h, node, &[0, 1]), Err(EnqueueRefusal::MakerOver(ids[0])));
     let anew = done(h.store().retry_flow(flow, FlowRetry::Failed)).expect("has died").head;
     assert_eq!(anew.counts.jobs, 1);
     let item = h.take(TASK).attempt;

@@ -147,6 +147,7 @@ table! { $
         a_tick_stands_where_its_flow_does
         a_flow_that_runs_again_holds_back_the_queue_again
         cancel_old_ends_the_flow_and_it_is_not_run_again
+        a_flow_that_comes_after_the_cancel_of_its_tick_is_not_stored
         the_queue_is_counted_in_ticks_however_large_their_flows
     }
     why {

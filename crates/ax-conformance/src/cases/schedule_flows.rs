@@ -7,7 +7,7 @@ use ax_model::flow_template::FlowTemplate;
 use ax_model::lifecycle::Failure;
 use ax_model::limits::Limits;
 use ax_model::schedule::{CatchUp, Overlap, ScheduleChange, ScheduleRequest};
-use ax_model::store::{AttemptRef, NewFlow};
+use ax_model::store::{AttemptRef, EnqueueRefusal, NewFlow};
 use ax_model::template::Template;
 use ax_model::ticks::{QUEUED_MAX, Reason, TickOutcome};
 use ax_model::{JobId, JobRequest, NewJob, Place, State, Timestamp};
@@ -40,7 +40,7 @@ fn fire(h: &mut Harness, at: i64) -> Ticked {
 }
 
 /// The flow of `starter`, as the engine submits it: `n` jobs, each after the one before.
-fn submit(h: &mut Harness, starter: JobId, n: usize, max_attempts: u32) -> (JobId, Vec<JobId>) {
+fn flow_of(h: &mut Harness, starter: JobId, n: usize, max_attempts: u32) -> (NewFlow, Vec<NewJob>) {
     let spec = h.job(starter).spec;
     let id = FlowTemplate::flow_id(starter, spec.created_at);
     let retry = FlowRetry::Failed;
@@ -55,7 +55,12 @@ fn submit(h: &mut Harness, starter: JobId, n: usize, max_attempts: u32) -> (JobI
         job.spec.tick.clone_from(&spec.tick);
         jobs.push(job);
     }
-    let ids = jobs.iter().map(|job| job.spec.id).collect();
+    (flow, jobs)
+}
+
+fn submit(h: &mut Harness, starter: JobId, n: usize, max_attempts: u32) -> (JobId, Vec<JobId>) {
+    let (flow, jobs) = flow_of(h, starter, n, max_attempts);
+    let (id, ids) = (flow.id, jobs.iter().map(|job| job.spec.id).collect());
     done(h.store().submit_flow(flow, jobs)).expect("is new");
     (id, ids)
 }
@@ -162,6 +167,20 @@ pub(super) fn cancel_old_ends_the_flow_and_it_is_not_run_again(h: &mut Harness) 
     end(h, running, Some(Failure::Fatal));
     let head = done(h.store().flow(flow)).expect("is there").head;
     assert!(head.cancel_asked && head.next.is_none() && head.finished_at.is_some(), "{head:?}");
+    assert_eq!(h.take(FLOW_TASK).attempt.id, starters(&ticked)[0]);
+}
+
+/// The job of a tick was told to stop while it submits its flow: nothing of it may come.
+pub(super) fn a_flow_that_comes_after_the_cancel_of_its_tick_is_not_stored(h: &mut Harness) {
+    create(h, CatchUp::Latest, Overlap::CancelOld);
+    let starter = starters(&fire(h, 1))[0];
+    let attempt = begin(h, FLOW_TASK, starter);
+    let late = flow_of(h, starter, 2, 1);
+    let ticked = fire(h, 2);
+    assert_eq!((ticked.cancelled.len(), h.state(starter)), (1, State::Running));
+    assert_eq!(done(h.store().submit_flow(late.0.clone(), late.1.clone())), Err(EnqueueRefusal::MakerOver(starter)));
+    end(h, attempt, Some(Failure::Fatal));
+    assert_eq!(done(h.store().submit_flow(late.0, late.1)), Err(EnqueueRefusal::MakerOver(starter)));
     assert_eq!(h.take(FLOW_TASK).attempt.id, starters(&ticked)[0]);
 }
 
