@@ -63,6 +63,10 @@ impl Model {
         self.edges.iter().filter(|((_, c), _)| *c == child).map(|((parent, _), edge)| (*parent, *edge)).collect()
     }
 
+    pub(crate) fn has_parents(&self, child: i64) -> bool {
+        !self.parents(child).is_empty()
+    }
+
     fn verdict(&self, child: i64) -> Verdict {
         let mut sums = EdgeSums::default();
         self.parents(child).iter().for_each(|(_, edge)| sums.add(edge.kind, edge.settled));

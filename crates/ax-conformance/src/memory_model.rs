@@ -165,7 +165,12 @@ impl Model {
             IfExists::Replace => "replace",
         };
         let event = Event::Rescheduled { run_at: new.run_at, start_before: new.start_before };
-        self.change(seq, &event, now, 0).map_err(|_| EnqueueRefusal::TooLate { index, existing, state })?;
+        let too_late = |_| EnqueueRefusal::TooLate { index, existing, state };
+        decide(&holder.job.spec.policy, &holder.job.life, &event, now, 0).map_err(too_late)?;
+        if !new.edges.is_empty() || (new.if_exists == IfExists::Replace && (holder.fills || self.has_parents(seq))) {
+            return Err(EnqueueRefusal::Depends { index, existing });
+        }
+        self.change(seq, &event, now, 0).map_err(too_late)?;
         let row = self.rows.get_mut(&seq).expect("just changed");
         if new.if_exists == IfExists::Replace {
             row.digest = new.digest;

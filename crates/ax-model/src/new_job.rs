@@ -255,6 +255,12 @@ impl JobRequest {
             name("key", key, limits)?;
         }
         let waits = !self.depends_on.is_empty();
+        if waits && self.if_exists != IfExists::Keep {
+            return invalid(
+                "if_exists",
+                "must be keep for a job that depends on others: what it waits for is never changed",
+            );
+        }
         let concurrency_key = match self.concurrency_key {
             Some(key) => Some(key),
             None => task.concurrency_key.as_ref().map(|pattern| filled(pattern, &args, &kwargs, waits)).transpose()?,
@@ -576,6 +582,16 @@ mod tests {
         assert_eq!(job.run_at, NOW);
         assert_eq!(job.spec.root_id, job.spec.id);
         assert_eq!(job.spec.trace_id, job.spec.id.simple());
+    }
+
+    #[test]
+    fn what_depends_on_others_replaces_nothing() {
+        for (if_exists, fits) in [(IfExists::Keep, true), (IfExists::Replace, false), (IfExists::Reschedule, false)] {
+            let parent = JobId::new(NOW, &mut Chance::new(2));
+            let depends_on = vec![Edge { parent, kind: EdgeKind::Success }];
+            let request = JobRequest { key: Some("k".to_owned()), if_exists, depends_on, ..base() };
+            assert_eq!(resolve(request).map_err(|invalid| invalid.field).err(), (!fits).then_some("if_exists"));
+        }
     }
 
     #[test]

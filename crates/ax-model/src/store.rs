@@ -209,6 +209,13 @@ pub enum EnqueueRefusal {
         /// Where it stands.
         state: State,
     },
+    /// The key's job depends on others, or what was to replace or reschedule it does: edges are drawn once.
+    Depends {
+        /// Which of the batch, from 0.
+        index: usize,
+        /// The job that has the key.
+        existing: JobId,
+    },
     /// It depends on a job that there is not: the id is wrong, or the job was deleted when its time was over.
     UnknownParent {
         /// Which of the batch, from 0.

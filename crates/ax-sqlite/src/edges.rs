@@ -9,7 +9,7 @@ use ax_model::{JobId, Life, State, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::flows;
-use crate::rows::{IN_FLOW, PARENT, Standing, coded};
+use crate::rows::{FILLS, IN_FLOW, PARENT, Standing, coded};
 use crate::store::sqlite_error;
 use crate::tx::{Turned, Tx};
 
@@ -82,6 +82,16 @@ pub(crate) fn of_child(conn: &Connection, child: i64) -> rusqlite::Result<EdgeSu
 /// What they say.
 pub(crate) fn verdict(tx: &Tx<'_, '_>, child: i64) -> Result<Verdict, StoreError> {
     of_child(tx.conn, child).map(|sums| sums.verdict()).map_err(|e| sqlite_error(&e))
+}
+
+/// Whether the job has parents, or places for results of parents that have been deleted since.
+pub(crate) fn depends(tx: &Tx<'_, '_>, job: &Standing) -> Result<bool, StoreError> {
+    if job.marks & FILLS != 0 {
+        return Ok(true);
+    }
+    tx.sql("SELECT EXISTS (SELECT 1 FROM edges WHERE child = ?1)")?
+        .query_row([job.seq], |r| r.get(0))
+        .map_err(|e| sqlite_error(&e))
 }
 
 /// A parent for whose sake a child can never run.

@@ -234,7 +234,11 @@ fn meet_holder(
     let Some(standing) = tx.standing_by_seq(holder.seq)? else { return Ok(Err(too_late)) };
     let event = Event::Rescheduled { run_at: job.run_at, start_before: job.start_before };
     let Ok(change) = decide(&standing.policy, &standing.life, &event, tx.now, 0) else { return Ok(Err(too_late)) };
-    if job.if_exists == IfExists::Replace {
+    let replaces = job.if_exists == IfExists::Replace;
+    if !job.edges.is_empty() || (replaces && edges::depends(tx, &standing)?) {
+        return Ok(Err(EnqueueRefusal::Depends { index, existing: holder.id }));
+    }
+    if replaces {
         tx.note_action(holder.seq, "replace")?;
         replace_spec(tx, job, holder.seq, digest, lane)?;
         // The row may have moved to another lane and priority: the counts follow it.

@@ -46,6 +46,13 @@ pub enum EnqueueError {
         /// Where it stands.
         state: State,
     },
+    /// The key's job depends on others, so it can't be replaced.
+    Depends {
+        /// Which job.
+        index: usize,
+        /// The job that has the key.
+        existing: JobId,
+    },
     /// It depends on a job that there is not.
     UnknownParent {
         /// Which job.
@@ -78,6 +85,7 @@ impl EnqueueError {
             | EnqueueError::KeyConflict { index, .. }
             | EnqueueError::IdConflict { index }
             | EnqueueError::TooLate { index, .. }
+            | EnqueueError::Depends { index, .. }
             | EnqueueError::UnknownParent { index, .. } => Some(*index),
             EnqueueError::Cycle(_)
             | EnqueueError::MakerOver(_)
@@ -94,6 +102,7 @@ impl EnqueueError {
             | EnqueueError::KeyConflict { index, .. }
             | EnqueueError::IdConflict { index }
             | EnqueueError::TooLate { index, .. }
+            | EnqueueError::Depends { index, .. }
             | EnqueueError::UnknownParent { index, .. } => *index = number(*index),
             EnqueueError::Cycle(_)
             | EnqueueError::MakerOver(_)
@@ -110,6 +119,7 @@ impl From<EnqueueRefusal> for EnqueueError {
             EnqueueRefusal::KeyConflict { index, existing } => EnqueueError::KeyConflict { index, existing },
             EnqueueRefusal::IdConflict { index } => EnqueueError::IdConflict { index },
             EnqueueRefusal::TooLate { index, existing, state } => EnqueueError::TooLate { index, existing, state },
+            EnqueueRefusal::Depends { index, existing } => EnqueueError::Depends { index, existing },
             EnqueueRefusal::UnknownParent { index, parent } => EnqueueError::UnknownParent { index, parent },
             EnqueueRefusal::Cycle(path) => EnqueueError::Cycle(path),
             EnqueueRefusal::MakerOver(maker) => EnqueueError::MakerOver(maker),
@@ -133,6 +143,9 @@ impl fmt::Display for EnqueueError {
             EnqueueError::IdConflict { .. } => f.write_str("the id is another job's"),
             EnqueueError::TooLate { existing, state, .. } => {
                 write!(f, "the key's job {existing} is {state}: it can't be replaced or rescheduled any more")
+            }
+            EnqueueError::Depends { existing, .. } => {
+                write!(f, "the key's job {existing} depends on others: it can't be replaced")
             }
             EnqueueError::UnknownParent { parent, .. } => {
                 write!(

@@ -60,6 +60,7 @@ codes! {
     KeyConflict = "key_conflict" 409 "The key belongs to a job with other content",
     IdConflict = "id_conflict" 409 "The task_id is another job's",
     TooLate = "too_late" 409 "The key's job is past its waiting and can't be changed",
+    DependsOnOthers = "depends_on_others" 409 "The key's job depends on others and can't be replaced",
     JobFinal = "job_final" 409 "The job has ended",
     WrongState = "wrong_state" 409 "The job's state does not allow this",
     KeyHeld = "key_held" 409 "Another live job holds the same key",
@@ -346,6 +347,11 @@ impl Problem {
                     format!("the key's job {existing} is {state}; only a job that never started can be changed");
                 let problem = Problem::new(Code::TooLate, detail).with("existing", existing.to_string());
                 (index, problem.with("state", state.as_str()))
+            }
+            EnqueueError::Depends { index, existing } => {
+                let detail = format!("the key's job {existing} depends on others; what it waits for is never changed");
+                let problem = Problem::new(Code::DependsOnOthers, detail).with("existing", existing.to_string());
+                (index, problem.hint("cancel that job first, and enqueue the new one with another key"))
             }
             EnqueueError::UnknownParent { index, parent } => {
                 let problem = Problem::new(Code::UnknownParent, format!("there is no job {parent} to depend on"));

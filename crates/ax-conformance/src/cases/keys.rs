@@ -3,7 +3,7 @@
 use ax_model::lifecycle::Failure;
 use ax_model::new_job::IfExists;
 use ax_model::store::{EnqueueRefusal, Enqueued};
-use ax_model::{Event, JobId, JobRequest, OnCrash, Policy, Refusal, State};
+use ax_model::{Edge, EdgeKind, Event, JobId, JobRequest, OnCrash, Policy, Refusal, State};
 
 use crate::harness::{Harness, done};
 
@@ -123,6 +123,37 @@ pub(super) fn an_attempt_makes_it_too_late_to_replace_or_reschedule(h: &mut Harn
     // Retried by a person it waits again, but it has begun before.
     h.ask_of(id, Event::RetryAsked).expect("is dead");
     too_late(h, State::Pending);
+}
+
+/// What a job waits for is drawn once: neither a new content nor a new time comes with other parents, and the content of one
+/// that has parents stays. Its time may be moved.
+pub(super) fn a_job_that_depends_on_others_is_not_replaced(h: &mut Harness) {
+    let parent = h.add(JobRequest::new("key:parent", "[]"));
+    let depends_on = vec![Edge { parent, kind: EdgeKind::Success }];
+    let fills = format!(r#"[{{"$result":"{parent}"}}]"#);
+    let plain = h.add(keyed("plain", "[1]"));
+    let tied = h.add(JobRequest { depends_on: depends_on.clone(), ..keyed("tied", &fills) });
+    let before = [h.job(plain), h.job(tied)];
+    for mode in [IfExists::Replace, IfExists::Reschedule] {
+        // Such a request is not valid; a store that gets one refuses it all the same.
+        let mut new = h.resolve(with(mode, keyed("plain", "[1]")));
+        new.edges.clone_from(&depends_on);
+        let refused = done(h.store().enqueue(vec![new]));
+        assert_eq!(refused, Err(EnqueueRefusal::Depends { index: 0, existing: plain }), "{mode:?}");
+    }
+    let refused = ask(h, with(IfExists::Replace, keyed("tied", "[2]")));
+    assert_eq!(refused, Err(EnqueueRefusal::Depends { index: 0, existing: tied }));
+    assert_eq!([h.job(plain), h.job(tied)], before);
+    let later = JobRequest { delay_ms: Some(1_000), ..keyed("tied", &fills) };
+    assert_eq!(ask(h, with(IfExists::Reschedule, later)), Ok((tied, false)));
+    let attempt = h.take("key:parent").attempt;
+    h.succeed(attempt);
+    let refused = ask(h, with(IfExists::Replace, keyed("tied", "[2]")));
+    assert_eq!(refused, Err(EnqueueRefusal::Depends { index: 0, existing: tied }), "its parents have ended");
+    assert_eq!(h.take("key:f").attempt.id, plain);
+    h.clock.advance(1_000);
+    let taken = h.take("key:f");
+    assert_eq!((taken.attempt.id, taken.fills), (tied, true));
 }
 
 pub(super) fn a_key_lives_as_long_as_its_job_and_its_window(h: &mut Harness) {

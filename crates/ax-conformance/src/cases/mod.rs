@@ -91,6 +91,7 @@ table! { $
         replace_changes_a_waiting_job_and_keeps_its_name
         reschedule_moves_a_waiting_job
         an_attempt_makes_it_too_late_to_replace_or_reschedule
+        a_job_that_depends_on_others_is_not_replaced
         a_key_lives_as_long_as_its_job_and_its_window
         a_key_belongs_to_its_task
         keys_of_one_batch_see_each_other_in_order

@@ -105,12 +105,19 @@ async fn c098_a_key_with_other_content_is_a_conflict() {
 }
 
 #[tokio::test]
-async fn the_debounce_of_a_started_job_is_refused() {
+async fn the_debounce_of_a_started_job_is_refused_and_the_replacement_of_one_that_depends_on_others() {
     let bed = Bed::new().await;
     let id = bed.enqueue(json!({"task": "hang", "key": "k"})).await;
     bed.reach(&id, "running").await;
     let late = bed.post("/enqueue", r#"{"task":"hang","key":"k","if_exists":"reschedule","delay":5}"#).await;
     assert_eq!((code(&late), late.1["existing"].as_str()), ((409, "too_late"), Some(id.as_str())));
+    let child = bed.enqueue(json!({"task": "echo", "key": "child", "depends_on": [id]})).await;
+    let tied = json!({"task": "echo", "key": "child", "if_exists": "replace", "args": [2]});
+    let refused = bed.post("/enqueue", tied.to_string()).await;
+    assert_eq!((code(&refused), &refused.1["existing"]), ((409, "depends_on_others"), &json!(child)));
+    let ties = json!({"task": "echo", "key": "other", "if_exists": "replace", "depends_on": [id]});
+    let refused = bed.post("/enqueue", ties.to_string()).await;
+    assert_eq!((code(&refused), &refused.1["field"]), ((422, "invalid_field"), &json!("if_exists")));
     bed.end().await;
 }
 
