@@ -1,10 +1,11 @@
 //! Edges and flows of the plain model: every edge is looked at each time.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 
 use ax_model::flow::{Edge, EdgeSums, FlowCounts, FlowRetry, FlowState, Verdict, skip_reason};
 use ax_model::flow_request::FLOW_TASK;
-use ax_model::flow_run::{Run, as_one, next_run};
+use ax_model::flow_run::{Old, Run, as_one, next_run};
 use ax_model::flow_template::FlowTemplate;
 use ax_model::job::Job;
 use ax_model::new_job::NewJob;
@@ -312,22 +313,26 @@ impl Model {
     /// A run with all that its jobs are made of.
     fn run_of(&self, id: JobId) -> Run {
         let seqs = self.members(id);
-        let jobs: Vec<Job> = seqs.iter().map(|seq| self.rows[seq].job.clone()).collect();
         let edge = |(parent, edge): (i64, Drawn)| Edge { parent: self.rows[&parent].job.spec.id, kind: edge.kind };
-        let into = seqs.iter().map(|seq| self.parents(*seq).into_iter().map(edge).collect()).collect();
-        (jobs, into)
+        let old = |seq: i64| Old {
+            job: self.rows[&seq].job.clone(),
+            into: self.parents(seq).into_iter().map(edge).collect(),
+            fills: self.rows[&seq].fills,
+        };
+        seqs.into_iter().map(old).collect()
     }
 
     fn new_run(&mut self, id: JobId, retry: FlowRetry, tries: u32, now: Timestamp) -> Option<(JobId, Vec<Also>)> {
         let head = self.flows[&id].clone();
-        let (jobs, into) = match retry {
+        let old = match retry {
             FlowRetry::Failed => self.run_of(id),
             FlowRetry::All => {
                 let before = |id: &JobId| self.flows[id].retry_of.filter(|id| self.flows.contains_key(id));
                 as_one(std::iter::successors(Some(id), before).map(|id| self.run_of(id)).collect())
             }
         };
-        let (flow, mut anew) = next_run(&head, jobs, &into, retry, now);
+        let texts = |job: &Job| Ok::<_, Infallible>((job.spec.args.clone(), job.spec.kwargs.clone()));
+        let Ok((flow, mut anew)) = next_run(&head, old, retry, now, texts);
         if anew.is_empty() {
             return None;
         }

@@ -3,18 +3,18 @@
 use std::collections::HashSet;
 
 use ax_model::flow::{Edge, EdgeKind, FlowCounts, FlowRetry, FlowState};
-use ax_model::flow_run::{Run, as_one, next_run};
+use ax_model::flow_run::{Old, Run, as_one, next_run};
 use ax_model::flow_template::FlowTemplate;
 use ax_model::lifecycle::{Event, decide};
 use ax_model::new_job::NewJob;
 use ax_model::store::{
     Also, Applied, EnqueueRefusal, Enqueued, FlowHead, FlowRefusal, NewFlow, Rerun, StoreError, StoreErrorKind, Touched,
 };
-use ax_model::{JobId, State, Timestamp};
+use ax_model::{Job, JobId, State, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::enqueue::{self, enqueue_all, key_holder, lanes_of};
-use crate::rows::{coded, job, job_columns, time};
+use crate::rows::{coded, fills, job, job_columns, time};
 use crate::store::sqlite_error;
 use crate::tx::Tx;
 use crate::{edges, links};
@@ -289,15 +289,24 @@ fn into(tx: &Tx<'_, '_>, child: i64) -> Result<Vec<Edge>, StoreError> {
     rows.collect::<rusqlite::Result<_>>().map_err(|e| sqlite_error(&e))
 }
 
-/// A run with all that its jobs are made of.
+/// A run with what decides which of its jobs are made anew: none of their long texts, however many they are.
 fn run_of(tx: &Tx<'_, '_>, flow: i64) -> Result<Run, StoreError> {
-    let (mut jobs, mut edges_into) = (vec![], vec![]);
+    let mut run = vec![];
     for seq in members(tx, flow)? {
-        let read = tx.sql(concat!("SELECT ", job_columns!(heavy), " FROM jobs WHERE seq = ?1"))?.query_row([seq], job);
-        jobs.push(read.map_err(|e| sqlite_error(&e))?);
-        edges_into.push(into(tx, seq)?);
+        let into = into(tx, seq)?;
+        let old = tx
+            .sql(concat!("SELECT ", job_columns!(bare), " FROM jobs WHERE seq = ?1"))?
+            .query_row([seq], |row| Ok(Old { job: job(row)?, into, fills: fills(row)? }));
+        run.push(old.map_err(|e| sqlite_error(&e))?);
     }
-    Ok((jobs, edges_into))
+    Ok(run)
+}
+
+/// What a job that is made anew is called with.
+fn texts(tx: &Tx<'_, '_>, job: &Job) -> Result<(String, String), StoreError> {
+    tx.sql("SELECT args, kwargs FROM jobs WHERE seq = ?1")?
+        .query_row([job.seq], |r| Ok((r.get(0)?, r.get(1)?)))
+        .map_err(|e| sqlite_error(&e))
 }
 
 /// The runs up to this one, the newest first: those of them that have a node which no later one has.
@@ -330,11 +339,11 @@ fn new_run(
     retry: FlowRetry,
     tries: u32,
 ) -> Result<Option<(JobId, Vec<Also>)>, StoreError> {
-    let (jobs, edges_into) = match retry {
+    let old = match retry {
         FlowRetry::Failed => run_of(tx, head.seq)?,
         FlowRetry::All => as_one(runs(tx, head)?),
     };
-    let (flow, mut anew) = next_run(head, jobs, &edges_into, retry, tx.now);
+    let (flow, mut anew) = next_run(head, old, retry, tx.now, |job| texts(tx, job))?;
     if anew.is_empty() {
         return Ok(None);
     }

@@ -98,14 +98,26 @@ pub(crate) fn flags(life: &Life) -> i64 {
         + i64::from(life.blocked) * BLOCKED
 }
 
-/// The columns that `job` reads after the standing ones: `heavy` with the long texts, `light` with those of at most `?2`
-/// bytes and, behind them, the lengths of all three.
+/// The columns that `job` reads after the standing ones: `heavy` with the long texts, `ended` with those of the end
+/// only, `bare` with none, `light` with those of at most `?2` bytes and, behind them, the lengths of all three.
 macro_rules! job_columns {
     (heavy) => {
         concat!(
             $crate::rows::standing_columns!(),
             ", created_at, timeout_ms, unique_for_ms, trace_id, root_id, key, tags, \
          progress, last_error, args, kwargs, result, (SELECT queue FROM lanes l WHERE l.lane = jobs.lane), \
+         (SELECT task FROM lanes l WHERE l.lane = jobs.lane), \
+         iif(flags & 16, (SELECT id FROM flows f WHERE f.seq = (SELECT flow FROM places p WHERE p.seq = jobs.seq)), NULL), \
+         iif(flags & 16, (SELECT node FROM places p WHERE p.seq = jobs.seq), NULL), \
+         iif(flags & 16, (SELECT made_by FROM places p WHERE p.seq = jobs.seq), NULL), \
+         iif(flags & 16, (SELECT made_index FROM places p WHERE p.seq = jobs.seq), NULL), schedule, tick, concurrency_key"
+        )
+    };
+    (bare) => {
+        concat!(
+            $crate::rows::standing_columns!(),
+            ", created_at, timeout_ms, unique_for_ms, trace_id, root_id, key, tags, \
+         NULL, NULL, '', '', NULL, (SELECT queue FROM lanes l WHERE l.lane = jobs.lane), \
          (SELECT task FROM lanes l WHERE l.lane = jobs.lane), \
          iif(flags & 16, (SELECT id FROM flows f WHERE f.seq = (SELECT flow FROM places p WHERE p.seq = jobs.seq)), NULL), \
          iif(flags & 16, (SELECT node FROM places p WHERE p.seq = jobs.seq), NULL), \
@@ -141,6 +153,11 @@ macro_rules! job_columns {
     };
 }
 pub(crate) use job_columns;
+
+/// Whether the job's arguments have places for results.
+pub(crate) fn fills(row: &Row<'_>) -> rusqlite::Result<bool> {
+    Ok(row.get::<_, i64>(11)? & FILLS != 0)
+}
 
 /// Where the lengths of a light row stand.
 pub(crate) const LISTED: usize = STANDING + 21;

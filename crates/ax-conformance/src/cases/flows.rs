@@ -225,8 +225,19 @@ fn submit(
     n: usize,
     edges: &[(usize, usize, EdgeKind)],
 ) -> (JobId, Vec<JobId>) {
-    let flow = h.new_id();
-    let ids: Vec<JobId> = (0..n).map(|_| h.new_id()).collect();
+    let ids = (0..n).map(|_| h.new_id()).collect();
+    submit_with(h, (max, retry), ids, edges, &[])
+}
+
+/// The same of jobs of these ids; `args` are those of some, by place.
+fn submit_with(
+    h: &mut Harness,
+    (max, retry): (u32, FlowRetry),
+    ids: Vec<JobId>,
+    edges: &[(usize, usize, EdgeKind)],
+    args: &[(usize, String)],
+) -> (JobId, Vec<JobId>) {
+    let (flow, n) = (h.new_id(), ids.len());
     let jobs: Vec<NewJob> = (0..n)
         .map(|node| {
             let parents = edges.iter().filter(|(child, ..)| *child == node);
@@ -236,6 +247,7 @@ fn submit(
                 root_id: Some(flow),
                 depends_on,
                 place: Some(Place { flow, node: format!("n{node}"), made_by: None }),
+                args: args.iter().find(|(of, _)| *of == node).map_or_else(String::new, |(_, args)| args.clone()),
                 ..job()
             })
         })
@@ -295,6 +307,30 @@ pub(super) fn a_flow_that_dies_is_run_again_from_what_failed(h: &mut Harness) {
     for (id, stays) in ids.iter().zip([State::Success, State::Dead, State::Skipped, State::Success]) {
         assert_eq!(h.job(*id).life.state, stays, "old rows stay as they ended");
     }
+}
+
+/// A parent whose result has a place in the arguments was deleted with its run: the place is still one in the next run, so that
+/// whoever fills it finds that the result is missing.
+pub(super) fn a_place_for_a_result_stays_one_when_its_parent_is_gone(h: &mut Harness) {
+    let ids: Vec<JobId> = (0..2).map(|_| h.new_id()).collect();
+    let args = format!(r#"[{{"$result":"{}"}}]"#, ids[0]);
+    let edges = [(1, 0, EdgeKind::Success)];
+    let (flow, ids) = submit_with(h, (1, FlowRetry::Failed), ids, &edges, &[(1, args.clone())]);
+    run(h, ids[0], None);
+    run(h, ids[1], Some(Failure::Fatal));
+    h.clock.advance(1_000);
+    let cut = h.now();
+    let second = done(h.store().retry_flow(flow, FlowRetry::Failed)).expect("has died").head.spec.id;
+    let claimed = h.claim(&[TASK], 1).remove(0);
+    assert_eq!((claimed.fills, claimed.args.as_str()), (true, args.as_str()));
+    h.fail(claimed.attempt, Failure::Fatal);
+    let cuts = vec![(State::Success, cut), (State::Dead, cut)];
+    (0..2).for_each(|_| while !done(h.store().prune(cuts.clone(), 100)).complete {});
+    assert_eq!(h.get(ids[0]), None);
+    done(h.store().retry_flow(second, FlowRetry::Failed)).expect("has died, too");
+    let claimed = h.claim(&[TASK], 1).remove(0);
+    assert_eq!((claimed.fills, claimed.args), (true, args));
+    h.succeed(claimed.attempt);
 }
 
 /// From the start is from the start of the first run, also where the newest was made of what had failed.

@@ -268,6 +268,7 @@ table! { $
         a_retry_leaves_what_has_begun
         a_flow_that_dies_is_run_again_from_what_failed
         a_run_from_the_start_has_every_node
+        a_place_for_a_result_stays_one_when_its_parent_is_gone
         a_flow_can_be_run_again_whole_and_not_more_often_than_it_may
         a_cancelled_flow_ends_cancelled_and_is_not_run_again
         c038_runs_of_one_flow_do_not_mix
