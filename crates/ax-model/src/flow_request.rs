@@ -11,7 +11,7 @@ use crate::flow::{Edge, EdgeKind, FlowRetry, cycle};
 use crate::ids::JobId;
 use crate::job::Place;
 use crate::limits::{Limits, MAX_TRIES};
-use crate::markers::{self, MarkerKind};
+use crate::markers::{self, FillError, MarkerKind};
 use crate::new_job::{Invalid, JobRequest, NewJob, name};
 use crate::store::NewFlow;
 use crate::template::Template;
@@ -154,7 +154,7 @@ impl MapTemplate {
         index: u32,
         item: &str,
         made_at: Timestamp,
-    ) -> Result<JobRequest, markers::BadMarker> {
+    ) -> Result<JobRequest, FillError> {
         Ok(JobRequest {
             args: with_item(self.args.get(), item)?,
             kwargs: with_item(self.kwargs.get(), item)?,
@@ -170,8 +170,8 @@ fn item_name(node: &str, index: u32) -> String {
     format!("{node}[{index}]")
 }
 
-fn with_item(text: &str, item: &str) -> Result<String, markers::BadMarker> {
-    markers::fill(text, |marker| Ok((marker.kind == MarkerKind::Item).then(|| item.to_owned())))
+fn with_item(text: &str, item: &str) -> Result<String, FillError> {
+    markers::fill(text, usize::MAX, |marker| (marker.kind == MarkerKind::Item).then(|| item.into()))
 }
 
 fn or_empty<'a>(text: &'a str, empty: &'a str) -> &'a str {
@@ -374,9 +374,9 @@ impl NodeRequest {
         self.job.depends_on = self.edges(known)?;
         let place = |node: String| Some(Place { flow, node, made_by: None });
         let in_ids = |text: &str| {
-            let filled = markers::fill(text, |marker| {
-                let known = known.get(&marker.name).map(Known::marker);
-                Ok::<_, markers::BadMarker>(known.filter(|_| marker.kind == MarkerKind::Result))
+            let filled = markers::fill(text, usize::MAX, |marker| {
+                let known = known.get(&marker.name).filter(|_| marker.kind == MarkerKind::Result)?;
+                Some(known.marker().into())
             });
             filled.or_else(|e| wrong(Some(&self.name), "args", e.to_string()))
         };

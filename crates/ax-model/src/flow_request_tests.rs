@@ -93,8 +93,8 @@ fn a_map_over_a_result_is_a_node_that_makes_the_jobs_later() {
     assert_eq!((map.spec.task.as_str(), map.fills), (MAP_TASK, true));
     assert_eq!(map.edges, [Edge { parent: list.spec.id, kind: EdgeKind::Success }]);
     assert_eq!(join.spec.args, format!(r#"[{{"$map":"{}"}}]"#, map.spec.id));
-    let filled = markers::fill(&map.spec.args, |marker| {
-        Ok::<_, markers::BadMarker>((marker.kind == MarkerKind::Result).then(|| r#"["u",2]"#.to_owned()))
+    let filled = markers::fill(&map.spec.args, 10_000, |marker| {
+        (marker.kind == MarkerKind::Result).then(|| r#"["u",2]"#.into())
     })
     .unwrap();
     let (items, template): (Vec<Box<RawValue>>, MapTemplate) = serde_json::from_str(&filled).unwrap();

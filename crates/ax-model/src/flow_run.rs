@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::flow::{Edge, FlowRetry, Member, rerun};
 use crate::ids::JobId;
 use crate::job::{Job, Place};
-use crate::markers::{self, BadMarker, MarkerKind};
+use crate::markers::{self, MarkerKind};
 use crate::new_job::{IfExists, NewJob};
 use crate::store::{FlowHead, NewFlow};
 use crate::time::Timestamp;
@@ -124,12 +124,12 @@ fn made_anew(old: Old, edges: Vec<Edge>, flow: JobId, new_ids: &HashMap<JobId, J
 }
 
 fn renamed(text: &str, new_ids: &HashMap<JobId, JobId>) -> String {
-    let filled = markers::fill(text, |marker| {
-        let new = marker.name.parse().ok().and_then(|id| new_ids.get(&id)).map(ToString::to_string);
-        Ok::<_, BadMarker>(new.map(|id| match marker.kind {
-            MarkerKind::Map => markers::results_of_map(&id),
-            _ => markers::result_of(&id),
-        }))
+    let filled = markers::fill(text, usize::MAX, |marker| {
+        let new = marker.name.parse().ok().and_then(|id| new_ids.get(&id))?.to_string();
+        Some(match marker.kind {
+            MarkerKind::Map => markers::results_of_map(&new).into(),
+            _ => markers::result_of(&new).into(),
+        })
     });
     filled.unwrap_or_else(|_| text.to_owned())
 }

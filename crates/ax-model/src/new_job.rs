@@ -362,7 +362,8 @@ fn edges(id: JobId, asked: Vec<Edge>, texts: [&str; 2], limits: &Limits) -> Resu
     }
     let mut fills = false;
     for text in texts {
-        for marker in markers::find(text).or_else(|e| invalid("args", e.to_string()))? {
+        for marker in markers::each(text) {
+            let marker = marker.or_else(|e| invalid("args", e.to_string()))?;
             // What a map node makes its jobs of is not filled here.
             if marker.kind == MarkerKind::Item {
                 continue;

@@ -1,8 +1,9 @@
 //! Fills the places that a job's arguments have for results of its parents, before it runs.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
-use ax_model::markers::{self, BadMarker, Marker, MarkerKind};
+use ax_model::markers::{self, BadMarker, FillError, Marker, MarkerKind};
 use ax_model::store::{Claimed, StoreError};
 use ax_model::{Cause, ErrorInfo, JobId, State};
 
@@ -20,14 +21,12 @@ pub(crate) enum Unfilled {
     Never(ErrorInfo),
 }
 
-impl From<BadMarker> for Unfilled {
-    fn from(bad: BadMarker) -> Unfilled {
-        never("BadArguments", bad.to_string())
-    }
-}
-
 fn never(kind: &str, message: String) -> Unfilled {
     Unfilled::Never(ErrorInfo::new(Cause::Fatal, kind, message))
+}
+
+fn bad(bad: &BadMarker) -> Unfilled {
+    never("BadArguments", bad.to_string())
 }
 
 /// What is known of the jobs that a job's arguments name.
@@ -40,17 +39,10 @@ struct Results {
 
 /// The job with its arguments filled.
 pub(crate) async fn fill(node: &Node, job: Claimed) -> Result<Claimed, Unfilled> {
-    let mut wanted = markers::find(&job.args)?;
-    wanted.extend(markers::find(&job.kwargs)?);
     let most = node.options.limits.args_bytes.saturating_mul(FILLED_TIMES);
-    let results = read(node, &job, &wanted, most).await?;
-    let value = |marker: &Marker| results.text(marker);
-    let args = markers::fill(&job.args, value)?;
-    let kwargs = markers::fill(&job.kwargs, value)?;
-    let bytes = args.len() + kwargs.len();
-    if bytes > most {
-        return Err(too_large(bytes, most));
-    }
+    let results = read(node, &job, most).await?;
+    let args = results.fill(&job.args, 0, most)?;
+    let kwargs = results.fill(&job.kwargs, args.len(), most)?;
     Ok(Claimed { args, kwargs, fills: false, ..job })
 }
 
@@ -62,13 +54,16 @@ fn too_large(bytes: usize, most: usize) -> Unfilled {
     never("ArgumentsTooLarge", message)
 }
 
-async fn read(node: &Node, job: &Claimed, wanted: &[Marker], most: usize) -> Result<Results, Unfilled> {
+async fn read(node: &Node, job: &Claimed, most: usize) -> Result<Results, Unfilled> {
     let mut results = Results { of: HashMap::new(), made: HashMap::new() };
     let mut ids = vec![];
-    for marker in wanted {
+    for marker in markers::each(&job.args).chain(markers::each(&job.kwargs)) {
+        let marker = marker.map_err(|marker| bad(&marker))?;
         let Ok(id) = marker.name.parse::<JobId>() else { continue };
         match marker.kind {
             MarkerKind::Result => ids.push(id),
+            // However often it is named, its jobs are read once.
+            MarkerKind::Map if results.made.contains_key(&id) => {}
             MarkerKind::Map => {
                 let made = node.store.made_by(job.attempt.id, id).await.map_err(Unfilled::Store)?;
                 // The map node too: when it was deleted, so were its jobs, and an empty list would pass for theirs.
@@ -77,6 +72,10 @@ async fn read(node: &Node, job: &Claimed, wanted: &[Marker], most: usize) -> Res
                 results.made.insert(id, made);
             }
             MarkerKind::Item => {}
+        }
+        // Each has two bytes of the text at least, with its comma.
+        if ids.len() > most / 2 {
+            return Err(too_large(ids.len() * 2, most));
         }
     }
     ids.sort_unstable();
@@ -112,15 +111,23 @@ impl Results {
         self.of.get(&id).and_then(Option::as_deref).unwrap_or("null")
     }
 
-    fn text(&self, marker: &Marker) -> Result<Option<String>, Unfilled> {
-        let Ok(id) = marker.name.parse::<JobId>() else { return Ok(None) };
-        Ok(match marker.kind {
-            MarkerKind::Result => Some(self.one(id).to_owned()),
+    fn text(&self, marker: &Marker) -> Option<Cow<'_, str>> {
+        let id = marker.name.parse::<JobId>().ok()?;
+        match marker.kind {
+            MarkerKind::Result => Some(self.one(id).into()),
             MarkerKind::Map => {
                 let made = self.made.get(&id).map(Vec::as_slice).unwrap_or_default();
-                Some(format!("[{}]", made.iter().map(|id| self.one(*id)).collect::<Vec<_>>().join(",")))
+                Some(format!("[{}]", made.iter().map(|id| self.one(*id)).collect::<Vec<_>>().join(",")).into())
             }
             MarkerKind::Item => None,
+        }
+    }
+
+    /// `text` with the results in their places: with `used` others at most `most` bytes. What is over that is not made.
+    fn fill(&self, text: &str, used: usize, most: usize) -> Result<String, Unfilled> {
+        markers::fill(text, most.saturating_sub(used), |marker| self.text(marker)).map_err(|error| match error {
+            FillError::Bad(marker) => bad(&marker),
+            FillError::TooLong(bytes) => too_large(used + bytes, most),
         })
     }
 }

@@ -160,6 +160,20 @@ async fn joined_results_over_the_limit_are_refused_with_the_size(on: On) {
     assert_eq!(result_of(&flow, "join").0, State::Dead);
     let error = error_of(&flow, "join");
     assert!(error.starts_with("ArgumentsTooLarge: ") && error.contains("the limit is 4194304"), "{error}");
+    // One result and one map, each named very often: what is told is where the filling stopped, not the whole.
+    let mut flow = FlowBuilder::new("often");
+    let part = flow.job::<String>("part", "text", (900_000,));
+    let list = flow.job::<Vec<u64>>("list", "list", (100,));
+    let each = flow.map::<u64, _>("each", "number", list.result(), (Item,));
+    flow.job::<()>("often", "take", (vec![part.result(); 10_000],));
+    flow.job::<()>("maps", "take", (vec![each.result(); 19_000],));
+    let made = engine.client().submit_flow(flow.build().unwrap()).await.unwrap();
+    let flow = ended(&engine, made.flow).await;
+    for (node, one) in [("often", 900_002), ("maps", 300)] {
+        let error = error_of(&flow, node);
+        let told: usize = error.split(' ').find_map(|word| word.parse().ok()).unwrap();
+        assert!(error.starts_with("ArgumentsTooLarge: ") && told > 4 << 20 && told < (4 << 20) + 2 * one, "{error}");
+    }
     w.stop(&engine).await;
 }
 
