@@ -1,6 +1,6 @@
 //! From named nodes to the jobs of a flow: the same for the DSLs, files and HTTP.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -8,10 +8,11 @@ use serde_json::value::RawValue;
 
 use crate::chance::Chance;
 use crate::flow::{Edge, EdgeKind, FlowRetry, cycle};
+use crate::flow_size;
 use crate::ids::JobId;
 use crate::job::Place;
 use crate::limits::{Limits, MAX_TRIES};
-use crate::markers::{self, FillError, MarkerKind};
+use crate::markers::{self, FillError, Form, MarkerKind};
 use crate::new_job::{Invalid, JobRequest, NewJob, name};
 use crate::store::NewFlow;
 use crate::template::Template;
@@ -123,7 +124,11 @@ pub fn cycle_text(path: &[String]) -> String {
     format!("the jobs wait for each other: {}", shown.join(" → "))
 }
 
-fn wrong<T, E>(node: Option<&str>, field: &'static str, problem: impl Into<String>) -> Result<T, FlowError<E>> {
+pub(crate) fn wrong<T, E>(
+    node: Option<&str>,
+    field: &'static str,
+    problem: impl Into<String>,
+) -> Result<T, FlowError<E>> {
     Err(FlowError::Flow { node: node.map(str::to_owned), invalid: Invalid { field, problem: problem.into() } })
 }
 
@@ -227,30 +232,27 @@ impl FlowRequest {
         let id = self.id.unwrap_or_else(|| JobId::new(now, chance));
         let root = self.root_id.unwrap_or(id);
         self.check_names(limits)?;
-        self.check_cycles()?;
+        flow_size::check(&self.nodes, limits)?;
+        self.check_cycles(limits)?;
         let known = self.known(limits, now, chance)?;
         let mut jobs = vec![];
-        let mut edges = 0;
         for node in self.nodes {
-            for request in node.requests(&known, id, root)? {
+            for request in node.requests(&known, id, root, limits)? {
                 let node = request.place.as_ref().map_or_else(String::new, |place| place.node.clone());
-                let job = resolve(request, chance).map_err(|error| FlowError::Job { node, error })?;
-                edges += job.edges.len();
-                jobs.push(job);
+                jobs.push(resolve(request, chance).map_err(|error| FlowError::Job { node, error })?);
             }
         }
         if jobs.is_empty() {
             return wrong(None, "nodes", "make no jobs: every map is over an empty list");
         }
-        if edges > limits.edges {
-            let problem = format!(
-                "has {edges} edges, the limit is {}; put a job between many and many: each waits for one then",
-                limits.edges
-            );
-            return wrong(None, "nodes", problem);
-        }
         let flow = NewFlow { id, name: self.name, max_attempts, retry: self.retry, root_id: root, created_at: now };
         Ok((flow, jobs))
+    }
+
+    /// How many bytes the arguments and other texts of all its jobs come to when it is built.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        flow_size::sizes(&self.nodes).iter().map(|size| size.bytes).fold(0, usize::saturating_add)
     }
 
     fn check_names<E>(&self, limits: &Limits) -> Result<(), FlowError<E>> {
@@ -280,11 +282,11 @@ impl FlowRequest {
     }
 
     /// Which nodes each node waits for, by their places: said, or by a result among the arguments.
-    fn check_cycles<E>(&self) -> Result<(), FlowError<E>> {
+    fn check_cycles<E>(&self, limits: &Limits) -> Result<(), FlowError<E>> {
         let places: HashMap<&str, usize> = self.nodes.iter().enumerate().map(|(n, node)| (&*node.name, n)).collect();
         let mut edges = vec![];
         for (child, node) in self.nodes.iter().enumerate() {
-            let of_args = node.sources()?;
+            let of_args = node.sources(limits)?;
             let said = node.depends_on.iter().map(|edge| edge.on.as_str());
             for parent in said.chain(of_args.iter().map(String::as_str)) {
                 match places.get(parent) {
@@ -339,14 +341,19 @@ impl FlowRequest {
 }
 
 impl NodeRequest {
-    /// The names whose results it takes.
-    fn sources<E>(&self) -> Result<Vec<String>, FlowError<E>> {
-        let mut names = vec![];
+    /// The names whose results it takes, each once.
+    fn sources<E>(&self, limits: &Limits) -> Result<BTreeSet<String>, FlowError<E>> {
+        let mut names = BTreeSet::new();
         for text in [&self.job.args, &self.job.kwargs] {
-            let found = markers::find(text).or_else(|e| wrong(Some(&self.name), "args", e.to_string()))?;
-            for marker in found {
+            for marker in markers::each(text) {
+                let marker = marker.or_else(|e| wrong(Some(&self.name), "args", e.to_string()))?;
                 match marker.kind {
-                    MarkerKind::Result => names.push(marker.name),
+                    MarkerKind::Result if names.len() >= limits.batch && !names.contains(&marker.name) => {
+                        let problem =
+                            format!("take the results of more than {} jobs, which is the limit", limits.batch);
+                        return wrong(Some(&self.name), "args", problem);
+                    }
+                    MarkerKind::Result => drop(names.insert(marker.name)),
                     MarkerKind::Item if self.map.is_some() => {}
                     MarkerKind::Item => {
                         return wrong(Some(&self.name), "args", "has {\"$item\": true}, but the node has no map");
@@ -357,10 +364,9 @@ impl NodeRequest {
                 }
             }
         }
-        names.extend(self.map.iter().filter_map(|over| match over {
-            MapOver::Result(source) => Some(source.clone()),
-            MapOver::Items(_) => None,
-        }));
+        if let Some(MapOver::Result(source)) = &self.map {
+            names.insert(source.clone());
+        }
         Ok(names)
     }
 
@@ -370,46 +376,46 @@ impl NodeRequest {
         known: &HashMap<String, Known>,
         flow: JobId,
         root: JobId,
+        limits: &Limits,
     ) -> Result<Vec<JobRequest>, FlowError<E>> {
-        self.job.depends_on = self.edges(known)?;
+        let depends_on = self.edges(known, limits)?;
         let place = |node: String| Some(Place { flow, node, made_by: None });
-        let in_ids = |text: &str| {
-            let filled = markers::fill(text, usize::MAX, |marker| {
+        let mut job = std::mem::take(&mut self.job);
+        let in_ids = |text: String| {
+            let form = Form::of(&text, limits.flow_bytes, |marker| {
                 let known = known.get(&marker.name).filter(|_| marker.kind == MarkerKind::Result)?;
                 Some(known.marker().into())
             });
-            filled.or_else(|e| wrong(Some(&self.name), "args", e.to_string()))
+            form.or_else(|e| wrong(Some(&self.name), "args", e.to_string()))
         };
-        let base = JobRequest {
-            args: in_ids(&self.job.args)?,
-            kwargs: in_ids(&self.job.kwargs)?,
-            root_id: Some(root),
-            place: place(self.name.clone()),
-            ..self.job.clone()
-        };
+        let args = in_ids(std::mem::take(&mut job.args))?;
+        let kwargs = in_ids(std::mem::take(&mut job.kwargs))?;
+        // Without its arguments: it is copied for each item.
+        let base = JobRequest { root_id: Some(root), depends_on, place: place(self.name.clone()), ..job };
         match (self.map.as_ref(), &known[&self.name]) {
             (Some(MapOver::Items(items)), Known::Jobs(ids)) => {
-                let one = |(index, (item, id)): (usize, (&String, &JobId))| {
-                    let fill = |text| with_item(text, item).or_else(|e| wrong(Some(&self.name), "args", e.to_string()));
-                    Ok(JobRequest {
-                        id: Some(*id),
-                        args: fill(&base.args)?,
-                        kwargs: fill(&base.kwargs)?,
-                        place: place(item_name(&self.name, u32::try_from(index).unwrap_or(u32::MAX))),
-                        ..base.clone()
-                    })
+                let one = |(index, (item, id)): (usize, (&String, &JobId))| JobRequest {
+                    id: Some(*id),
+                    args: args.with(item),
+                    kwargs: kwargs.with(item),
+                    place: place(item_name(&self.name, u32::try_from(index).unwrap_or(u32::MAX))),
+                    ..base.clone()
                 };
-                items.iter().zip(ids).enumerate().map(one).collect()
+                Ok(items.iter().zip(ids).enumerate().map(one).collect())
             }
             (Some(MapOver::Result(source)), Known::Map(id)) => {
-                Ok(vec![JobRequest { id: Some(*id), ..self.map_node(source, known, base)? }])
+                let map = self.map_node(source, known, &args, &kwargs, base)?;
+                Ok(vec![JobRequest { id: Some(*id), ..map }])
             }
-            (_, of_node) => Ok(vec![JobRequest { id: of_node.ids().first().copied(), ..base }]),
+            (_, of_node) => {
+                let (args, kwargs) = (args.into_text(), kwargs.into_text());
+                Ok(vec![JobRequest { id: of_node.ids().first().copied(), args, kwargs, ..base }])
+            }
         }
     }
 
     /// Edges by id: those that were said, and a success edge for each result it takes that has none.
-    fn edges<E>(&self, known: &HashMap<String, Known>) -> Result<Vec<Edge>, FlowError<E>> {
+    fn edges<E>(&self, known: &HashMap<String, Known>, limits: &Limits) -> Result<Vec<Edge>, FlowError<E>> {
         let mut kinds: HashMap<&str, EdgeKind> = HashMap::new();
         for edge in &self.depends_on {
             if kinds.insert(&edge.on, edge.kind).is_some_and(|kind| kind != edge.kind) {
@@ -417,7 +423,7 @@ impl NodeRequest {
                 return wrong(Some(&self.name), "depends_on", problem);
             }
         }
-        let of_args = self.sources()?;
+        let of_args = self.sources(limits)?;
         for source in &of_args {
             kinds.entry(source).or_insert(EdgeKind::Success);
         }
@@ -438,22 +444,16 @@ impl NodeRequest {
         &self,
         source: &str,
         known: &HashMap<String, Known>,
+        args: &Form,
+        kwargs: &Form,
         base: JobRequest,
     ) -> Result<JobRequest, FlowError<E>> {
-        let raw = |text: &str, empty| RawValue::from_string(or_empty(text, empty).to_owned());
-        let (Ok(args), Ok(kwargs)) = (raw(&base.args, "[]"), raw(&base.kwargs, "{}")) else {
+        let raw = |form: &Form, empty| RawValue::from_string(or_empty(form.text(), empty).to_owned());
+        let (Ok(args), Ok(kwargs)) = (raw(args, "[]"), raw(kwargs, "{}")) else {
             return wrong(Some(&self.name), "args", "is not valid JSON");
         };
         // What places the map node itself in its flow is not for the jobs that it makes.
-        let each = JobRequest {
-            id: None,
-            root_id: None,
-            depends_on: vec![],
-            place: None,
-            args: String::new(),
-            kwargs: String::new(),
-            ..base.clone()
-        };
+        let each = JobRequest { id: None, root_id: None, depends_on: vec![], place: None, ..base.clone() };
         let job = Template::of(each, "a node that is run over a result")
             .map_err(|invalid| FlowError::Flow { node: Some(self.name.clone()), invalid })?;
         let template = MapTemplate { node: self.name.clone(), args, kwargs, job };

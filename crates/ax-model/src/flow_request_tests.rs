@@ -147,3 +147,103 @@ fn a_long_cycle_is_told_shortened() {
     let told = problem(chain.collect());
     assert!(told.contains("more)") && told.len() < 300, "{told}");
 }
+
+fn over(name: &str, args: &str, items: Vec<String>, on: &[(&str, EdgeKind)]) -> NodeRequest {
+    NodeRequest { map: Some(MapOver::Items(items)), ..node(name, args, on) }
+}
+
+fn numbers(n: usize) -> Vec<String> {
+    (0..n).map(|n| n.to_string()).collect()
+}
+
+/// The sum is that of what is made, so that a flow at its limits is taken and one over them is not.
+#[test]
+fn the_size_that_is_counted_is_that_of_what_is_made() {
+    let outside = "0193793e-7f00-7abc-8000-000000000001";
+    let mut nodes = vec![
+        node("a", "[]", &[]),
+        over("none", "[1]", vec![], &[("a", EdgeKind::Success)]),
+        over("list", r#"[{"$item":true},{"x":[{ "$item" : true },{"$result":"a"}]}]"#, numbers(120), &[]),
+        over(
+            "wide",
+            r#"[[{"$result":"list"}], {"$item":true}]"#,
+            vec!["\"é\"".to_owned(); 3],
+            &[("none", EdgeKind::Finished)],
+        ),
+        NodeRequest {
+            map: Some(MapOver::Result("list".to_owned())),
+            ..node("map", r#"[{"$item":true},{"$result":"wide"}]"#, &[("a", EdgeKind::Finished)])
+        },
+        node("join", r#"[{"$result":"map"},{"$result":"list"},{"$result":"list"}]"#, &[(outside, EdgeKind::Success)]),
+    ];
+    nodes[2].job.kwargs = r#"{"k":{"$result":"a"}}"#.to_owned();
+    nodes[2].job.tags = vec!["t".to_owned(), "two".to_owned()];
+    nodes[5].job.kwargs = format!(r#"{{"k":{{"$result":"{outside}"}}}}"#);
+    let sizes = flow_size::sizes(&nodes);
+    let (_, jobs) = build(nodes.clone()).unwrap();
+    for (node, size) in nodes.iter().zip(&sizes) {
+        let of = |job: &&NewJob| job.place.as_ref().unwrap().node.split('[').next() == Some(&*node.name);
+        let made: Vec<&NewJob> = jobs.iter().filter(of).collect();
+        let edges: usize = made.iter().map(|job| job.edges.len()).sum();
+        assert_eq!((size.jobs, size.edges), (made.len(), edges), "{}", node.name);
+        // Of a node whose jobs are made later, only the arguments of all of them are counted.
+        let same = JobRequest { args: String::new(), kwargs: String::new(), ..node.job.clone() };
+        let same = node.name.len() + same.texts_bytes();
+        let bytes: usize = made.iter().map(|job| job.spec.args.len() + job.spec.kwargs.len() + same).sum();
+        let slack = if node.name == "map" { 400 } else { "[]{}".len() * size.jobs };
+        assert!((bytes.saturating_sub(slack)..=bytes).contains(&size.bytes), "{}: {bytes} {size:?}", node.name);
+    }
+    let request = FlowRequest { name: "f".to_owned(), nodes, ..FlowRequest::default() };
+    assert_eq!(request.bytes(), sizes.iter().map(|size| size.bytes).sum::<usize>());
+    let edges: usize = sizes.iter().map(|size| size.edges).sum();
+    for (less_bytes, less_edges, fits) in [(0, 0, true), (1, 0, false), (0, 1, false)] {
+        let limits =
+            Limits { edges: edges - less_edges, flow_bytes: request.bytes() - less_bytes, ..Limits::default() };
+        let resolve = |job: JobRequest, chance: &mut Chance| job.resolve(&TaskSpec::default(), &limits, NOW, chance);
+        assert_eq!(request.clone().build(&limits, NOW, &mut Chance::new(1), resolve).is_ok(), fits);
+    }
+}
+
+/// A short request that asks for very much is refused by what was counted. Nothing of it has been made: no job, no id.
+#[test]
+fn what_would_be_too_large_is_not_made() {
+    let refused = |nodes: Vec<NodeRequest>| {
+        let (mut made, mut chance) = (0, Chance::new(1));
+        let request = FlowRequest { name: "f".to_owned(), id: Some(JobId([1; 16])), nodes, ..FlowRequest::default() };
+        let built = request.build(&Limits::default(), NOW, &mut chance, |job, chance| {
+            made += 1;
+            job.resolve(&TaskSpec::default(), &Limits::default(), NOW, chance)
+        });
+        assert_eq!((made, chance.next_u64()), (0, Chance::new(1).next_u64()));
+        built.unwrap_err().to_string()
+    };
+    let many = |what: &str, n: usize| format!("[{}]", vec![what; n].join(","));
+    let taken = many(r#"{"$result":"m"}"#, 9_999);
+    assert_eq!(
+        refused(vec![over("m", "[]", numbers(9_999), &[]), node("j", &taken, &[])]),
+        "node \"j\": args: come to 5099000054 bytes in all jobs of the node (1), and to 5099060048 in the whole flow, the \
+         limit is 67108864; store large data elsewhere and pass its name"
+    );
+    let told =
+        refused(vec![over("m", &format!("[\"{}\"]", "y".repeat(100_000)), numbers(3_000), &[]), node("z", "", &[])]);
+    assert!(told.starts_with("node \"m\": args: come to 300024000 bytes in all jobs of the node (3000)"), "{told}");
+    let told = refused(vec![over("m", &many(r#"{"$item":true}"#, 60_000), vec!["1".repeat(900_000); 2], &[])]);
+    assert!(told.starts_with("node \"m\": args: come to 108000120010 bytes"), "{told}");
+    assert_eq!(
+        refused(vec![
+            over("m", "[]", numbers(1_500), &[]),
+            over("j", "[]", numbers(1_500), &[("m", EdgeKind::Success), ("m", EdgeKind::Success)]),
+            node("z", "[]", &[("m", EdgeKind::Finished)]),
+        ]),
+        "node \"j\": depends_on: makes 2250000 edges of the 2251500 of the flow, the limit is 100000; put a job between many \
+         and many: each waits for one then"
+    );
+    // Ids of other jobs are edges too, and so are tags a text of each job.
+    let ids: Vec<String> = (0..200u8).map(|n| JobId([n; 16]).to_string()).collect();
+    let on: Vec<(&str, EdgeKind)> = ids.iter().map(|id| (id.as_str(), EdgeKind::Success)).collect();
+    let told = refused(vec![over("m", "[]", numbers(1_000), &on)]);
+    assert!(told.starts_with("node \"m\": depends_on: makes 200000 edges of the 200000 "), "{told}");
+    let mut tagged = over("m", "[]", numbers(1_000), &[]);
+    tagged.job.tags = vec!["t".repeat(100_000)];
+    assert!(refused(vec![tagged]).starts_with("node \"m\": args: come to 100"));
+}

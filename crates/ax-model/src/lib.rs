@@ -13,6 +13,7 @@ pub mod flow;
 pub mod flow_request;
 mod flow_rows;
 pub mod flow_run;
+mod flow_size;
 pub mod flow_template;
 pub mod gates;
 pub mod grid;

@@ -17,6 +17,8 @@ pub struct Limits {
     pub batch: usize,
     /// Most edges in one request.
     pub edges: usize,
+    /// Largest arguments and other texts of all jobs that a flow makes when it is submitted, together.
+    pub flow_bytes: usize,
     /// Most jobs on one page of a listing.
     pub page: usize,
 }
@@ -31,6 +33,7 @@ impl Default for Limits {
             tags: 20,
             batch: 10_000,
             edges: 100_000,
+            flow_bytes: 64 << 20,
             page: 200,
         }
     }

@@ -115,7 +115,7 @@ pub fn fill<'v>(
     most: usize,
     value: impl FnMut(&Marker) -> Option<Cow<'v, str>>,
 ) -> Result<String, FillError> {
-    Form::of(json, most, value).map(|form| form.text)
+    Form::of(json, most, value).map(Form::into_text)
 }
 
 /// A text that is filled but for the item of a list, whose places are known: those that were there before anything was
@@ -172,6 +172,12 @@ impl Form {
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The text itself.
+    #[must_use]
+    pub fn into_text(self) -> String {
+        self.text
     }
 
     /// How long the text is with an item of so many bytes in each of its places.

@@ -197,6 +197,15 @@ impl JobRequest {
         JobRequest { task: task.into(), args: args.into(), ..JobRequest::default() }
     }
 
+    /// How long all its texts are: what each further job that is made of it costs.
+    #[must_use]
+    pub fn texts_bytes(&self) -> usize {
+        let named = [&self.queue, &self.trace_id, &self.key, &self.concurrency_key];
+        let named: usize = named.into_iter().flatten().map(String::len).sum();
+        let tags: usize = self.tags.iter().map(|tag| size_of::<String>() + tag.len()).sum();
+        self.task.len() + self.args.len() + self.kwargs.len() + named + tags
+    }
+
     /// Fills in the task's and the product's defaults and checks every field. What follows the job is a request of its own.
     ///
     /// # Errors

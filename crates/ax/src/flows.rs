@@ -9,7 +9,7 @@ use ax_model::store::{
     Also, Applied, Cursor, Enqueued, Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal, NewFlow, Rerun, StoreError,
     Touched, Upstream,
 };
-use ax_model::{Chance, FlowState, JobId, NewJob, State, Timestamp};
+use ax_model::{Chance, FlowState, JobId, JobRequest, NewJob, State, Timestamp};
 
 use crate::client::{Client, EnqueueLog, WAIT_READS_EVERY};
 use crate::enqueue_error::EnqueueError;
@@ -86,7 +86,7 @@ impl Client {
         roots: Roots,
     ) -> Result<(NewFlow, Vec<NewJob>), SubmitError> {
         let node = &self.node;
-        let jobs: Vec<_> = request.nodes.iter().map(|node| node.job.clone()).collect();
+        let jobs: Vec<_> = request.nodes.iter().map(|node| JobRequest::new(&*node.job.task, "")).collect();
         let tasks = self.catalogue_for(&jobs).await.map_err(|error| SubmitError::Refused { node: None, error })?;
         let (limits, own) = (&node.options.limits, map::spec());
         let Roots { now, mut chance, tick } = roots;

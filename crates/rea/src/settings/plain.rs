@@ -215,6 +215,7 @@ fn engine(all: &Resolved) -> Options {
         tags: all.number(Key::TagsMax),
         batch: all.number(Key::BatchMax),
         edges: Limits::default().edges,
+        flow_bytes: Limits::default().flow_bytes,
         page: all.number(Key::PageMax),
     };
     options.defaults = Defaults {
