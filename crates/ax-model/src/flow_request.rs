@@ -12,7 +12,7 @@ use crate::flow_size;
 use crate::ids::JobId;
 use crate::job::Place;
 use crate::limits::{Limits, MAX_TRIES};
-use crate::markers::{self, FillError, Form, MarkerKind};
+use crate::markers::{self, Form, MarkerKind};
 use crate::new_job::{Invalid, JobRequest, NewJob, name};
 use crate::store::NewFlow;
 use crate::template::Template;
@@ -137,7 +137,7 @@ pub(crate) fn wrong<T, E>(
 pub struct MapTemplate {
     /// The node's name.
     pub node: String,
-    /// Its arguments, with places for the item: in the open, so that results of other nodes are filled in too.
+    /// Its arguments, with places for the item and for results of other nodes: in the open, so that those are found.
     pub args: Box<RawValue>,
     /// Its keyword arguments, the same.
     pub kwargs: Box<RawValue>,
@@ -146,11 +146,42 @@ pub struct MapTemplate {
 }
 
 impl MapTemplate {
-    /// The request for one item (JSON text), the `index`th of its list, of the map node `map`, which was itself made at
-    /// `made_at`: who asks again gets the same job.
+    /// The template with what `fill` makes of its arguments, one text after the other: results are filled in, and the places
+    /// of the item are those that it had before.
     ///
     /// # Errors
-    /// A marker in it can't be read.
+    /// What `fill` refuses.
+    pub fn filled<E>(self, mut fill: impl FnMut(&str) -> Result<Form, E>) -> Result<ItemTemplate, E> {
+        let (args, kwargs) = (fill(self.args.get())?, fill(self.kwargs.get())?);
+        Ok(ItemTemplate { node: self.node, args, kwargs, job: self.job })
+    }
+}
+
+/// A map's template as soon as everything in it is known but the item.
+#[derive(Debug)]
+pub struct ItemTemplate {
+    node: String,
+    args: Form,
+    kwargs: Form,
+    job: Template,
+}
+
+impl ItemTemplate {
+    /// How long the arguments are with an item of so many bytes.
+    #[must_use]
+    pub fn args_bytes(&self, item_bytes: usize) -> usize {
+        self.args.bytes_with(item_bytes).saturating_add(self.kwargs.bytes_with(item_bytes))
+    }
+
+    /// How long all other texts of each job are.
+    #[must_use]
+    pub fn other_bytes(&self) -> usize {
+        self.node.len() + self.job.request().texts_bytes()
+    }
+
+    /// The request for one item (JSON text), the `index`th of its list, of the map node `map`, which was itself made at
+    /// `made_at`: who asks again gets the same job. Ask for its length before.
+    #[must_use]
     pub fn request(
         &self,
         map: JobId,
@@ -159,24 +190,20 @@ impl MapTemplate {
         index: u32,
         item: &str,
         made_at: Timestamp,
-    ) -> Result<JobRequest, FillError> {
-        Ok(JobRequest {
-            args: with_item(self.args.get(), item)?,
-            kwargs: with_item(self.kwargs.get(), item)?,
+    ) -> JobRequest {
+        JobRequest {
+            args: self.args.with(item),
+            kwargs: self.kwargs.with(item),
             id: Some(JobId::derived(&map.0, &index.to_string(), made_at)),
             root_id: Some(root),
             place: Some(Place { flow, node: item_name(&self.node, index), made_by: Some((map, index)) }),
             ..self.job.request()
-        })
+        }
     }
 }
 
 fn item_name(node: &str, index: u32) -> String {
     format!("{node}[{index}]")
-}
-
-fn with_item(text: &str, item: &str) -> Result<String, FillError> {
-    markers::fill(text, usize::MAX, |marker| (marker.kind == MarkerKind::Item).then(|| item.into()))
 }
 
 fn or_empty<'a>(text: &'a str, empty: &'a str) -> &'a str {

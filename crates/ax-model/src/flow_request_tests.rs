@@ -93,18 +93,17 @@ fn a_map_over_a_result_is_a_node_that_makes_the_jobs_later() {
     assert_eq!((map.spec.task.as_str(), map.fills), (MAP_TASK, true));
     assert_eq!(map.edges, [Edge { parent: list.spec.id, kind: EdgeKind::Success }]);
     assert_eq!(join.spec.args, format!(r#"[{{"$map":"{}"}}]"#, map.spec.id));
-    let filled = markers::fill(&map.spec.args, 10_000, |marker| {
-        (marker.kind == MarkerKind::Result).then(|| r#"["u",2]"#.into())
-    })
-    .unwrap();
-    let (items, template): (Vec<Box<RawValue>>, MapTemplate) = serde_json::from_str(&filled).unwrap();
-    let request = template.request(map.spec.id, flow.id, flow.id, 1, items[1].get(), NOW).unwrap();
+    let (of, template): (Box<RawValue>, MapTemplate) = serde_json::from_str(&map.spec.args).unwrap();
+    assert_eq!(of.get(), markers::result_of(&list.spec.id.to_string()));
+    let template = template.filled(|text| Form::of(text, 10_000, |_| None)).unwrap();
+    let request = template.request(map.spec.id, flow.id, flow.id, 1, "2", NOW);
+    assert_eq!(template.args_bytes(1), request.args.len() + request.kwargs.len());
     assert_eq!((request.task.as_str(), request.args.as_str()), ("m:page", "[2]"));
     assert_eq!((request.timeout_ms, request.tags.clone()), (Some(None), vec!["t".to_owned()]));
     assert_eq!(request.concurrency_key.as_deref(), Some("site"));
     let place = Place { flow: flow.id, node: "page[1]".to_owned(), made_by: Some((map.spec.id, 1)) };
     assert_eq!(request.place, Some(place));
-    let again = template.request(map.spec.id, flow.id, flow.id, 1, "2", NOW).unwrap();
+    let again = template.request(map.spec.id, flow.id, flow.id, 1, "2", NOW);
     assert_eq!(again.id, request.id, "made again it is the same job");
 }
 

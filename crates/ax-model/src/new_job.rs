@@ -241,14 +241,7 @@ impl JobRequest {
         name("queue", &queue, limits)?;
         let args = if self.args.is_empty() { "[]".to_owned() } else { self.args };
         let kwargs = if self.kwargs.is_empty() { "{}".to_owned() } else { self.kwargs };
-        if args.len() + kwargs.len() > limits.args_bytes {
-            let problem = format!(
-                "args and kwargs have {} bytes together, the limit is {}; store large data elsewhere and pass its name",
-                args.len() + kwargs.len(),
-                limits.args_bytes
-            );
-            return invalid("args", problem);
-        }
+        args_fit(args.len() + kwargs.len(), limits)?;
         json("args", &args, Shape::Array, limits)?;
         json("kwargs", &kwargs, Shape::Object, limits)?;
         if self.tags.len() > limits.tags {
@@ -436,6 +429,21 @@ fn positive_span(field: &'static str, ms: u64) -> Result<(), Invalid> {
         ms if ms > MAX_SPAN_MS => invalid(field, "is longer than 366 days; null means no timeout"),
         _ => Ok(()),
     }
+}
+
+/// Checks how long `args` and `kwargs` are together.
+///
+/// # Errors
+/// They are too long.
+pub fn args_fit(bytes: usize, limits: &Limits) -> Result<(), Invalid> {
+    if bytes <= limits.args_bytes {
+        return Ok(());
+    }
+    let problem = format!(
+        "args and kwargs have {bytes} bytes together, the limit is {}; store large data elsewhere and pass its name",
+        limits.args_bytes
+    );
+    invalid("args", problem)
 }
 
 /// Checks a name that users choose: 1 to `limits.name_chars` characters, none of them a control character.

@@ -15,7 +15,7 @@ use crate::caught::caught;
 use crate::client::Client;
 use crate::flow_task;
 use crate::health::Backoff;
-use crate::inputs::{self, Unfilled};
+use crate::inputs;
 use crate::journal::{Action, Step};
 use crate::map;
 use crate::node::{Node, Stage};
@@ -109,16 +109,13 @@ async fn write_start(node: &Node, live: &Live) -> bool {
     }
 }
 
-/// Fills the places for results in its arguments, and lets the engine itself or the runner run it.
+/// Fills the places for results in its arguments, and lets the engine itself or the runner run it. A map fills its own: there
+/// are places in them for the item too.
 async fn prepared(node: &Arc<Node>, runner: &dyn Runner, mut job: Claimed, live: &Arc<Live>) -> Outcome {
-    if job.fills {
+    if job.fills && &*job.task != MAP_TASK {
         job = match inputs::fill(node, job).await {
             Ok(job) => job,
-            Err(Unfilled::Never(error)) => return Outcome::Fatal(error),
-            Err(Unfilled::Store(error)) => {
-                node.troubles.report(&node.timer, "read results", &error);
-                return Outcome::NotStarted(error.to_string());
-            }
+            Err(unfilled) => return unfilled.outcome(node),
         };
     }
     match &*job.task {

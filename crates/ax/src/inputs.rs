@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use ax_model::markers::{self, BadMarker, FillError, Marker, MarkerKind};
+use ax_model::markers::{self, BadMarker, FillError, Form, Marker, MarkerKind};
 use ax_model::store::{Claimed, StoreError};
 use ax_model::{Cause, ErrorInfo, JobId, State};
 
 use crate::node::Node;
+use crate::runner::Outcome;
 
 /// How many times the limit of arguments those may have that results were filled into.
 const FILLED_TIMES: usize = 4;
@@ -19,6 +20,19 @@ pub(crate) enum Unfilled {
     Store(StoreError),
     /// It will never be possible.
     Never(ErrorInfo),
+}
+
+impl Unfilled {
+    /// How the attempt ends. What the store could not do is tried again.
+    pub(crate) fn outcome(self, node: &Node) -> Outcome {
+        match self {
+            Unfilled::Never(error) => Outcome::Fatal(error),
+            Unfilled::Store(error) => {
+                node.troubles.report(&node.timer, "read results", &error);
+                Outcome::NotStarted(error.to_string())
+            }
+        }
+    }
 }
 
 fn never(kind: &str, message: String) -> Unfilled {
@@ -37,12 +51,36 @@ struct Results {
     made: HashMap<JobId, Vec<JobId>>,
 }
 
+/// What fills the arguments of a job: all that it has filled counts together.
+pub(crate) struct Filler {
+    results: Results,
+    used: usize,
+    most: usize,
+}
+
+impl Filler {
+    /// Reads the results that the job's arguments name.
+    pub(crate) async fn of(node: &Node, job: &Claimed) -> Result<Filler, Unfilled> {
+        let most = node.options.limits.args_bytes.saturating_mul(FILLED_TIMES);
+        Ok(Filler { results: read(node, job, most).await?, used: 0, most })
+    }
+
+    /// `text` with the results in their places. What is over the limit is not made.
+    pub(crate) fn fill(&mut self, text: &str) -> Result<Form, Unfilled> {
+        let left = self.most.saturating_sub(self.used);
+        let form = Form::of(text, left, |marker| self.results.text(marker)).map_err(|error| match error {
+            FillError::Bad(marker) => bad(&marker),
+            FillError::TooLong(bytes) => too_large(self.used + bytes, self.most),
+        })?;
+        self.used += form.text().len();
+        Ok(form)
+    }
+}
+
 /// The job with its arguments filled.
 pub(crate) async fn fill(node: &Node, job: Claimed) -> Result<Claimed, Unfilled> {
-    let most = node.options.limits.args_bytes.saturating_mul(FILLED_TIMES);
-    let results = read(node, &job, most).await?;
-    let args = results.fill(&job.args, 0, most)?;
-    let kwargs = results.fill(&job.kwargs, args.len(), most)?;
+    let mut filler = Filler::of(node, &job).await?;
+    let (args, kwargs) = (filler.fill(&job.args)?.into_text(), filler.fill(&job.kwargs)?.into_text());
     Ok(Claimed { args, kwargs, fills: false, ..job })
 }
 
@@ -121,13 +159,5 @@ impl Results {
             }
             MarkerKind::Item => None,
         }
-    }
-
-    /// `text` with the results in their places: with `used` others at most `most` bytes. What is over that is not made.
-    fn fill(&self, text: &str, used: usize, most: usize) -> Result<String, Unfilled> {
-        markers::fill(text, most.saturating_sub(used), |marker| self.text(marker)).map_err(|error| match error {
-            FillError::Bad(marker) => bad(&marker),
-            FillError::TooLong(bytes) => too_large(used + bytes, most),
-        })
     }
 }

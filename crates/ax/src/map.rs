@@ -5,14 +5,16 @@
 //! cancelled, nothing comes after the cancel.
 
 use ax_model::TaskSpec;
-use ax_model::flow_request::{MAP_TASK, MapTemplate};
+use ax_model::flow_request::{ItemTemplate, MAP_TASK, MapTemplate};
 use ax_model::limits::MAP_ITEMS_MAX;
+use ax_model::new_job::args_fit;
 use ax_model::store::{Claimed, EnqueueRefusal};
 use serde_json::value::RawValue;
 
 use crate::board::Live;
 use crate::client::{Client, EnqueueLog};
 use crate::enqueue_error::EnqueueError;
+use crate::inputs::{Filler, Unfilled};
 use crate::own_task::{again, fatal};
 use crate::runner::{Outcome, StopReason};
 
@@ -29,14 +31,23 @@ pub(crate) fn spec() -> TaskSpec {
     }
 }
 
-/// Makes the jobs. The list is the first of its arguments, filled in already.
+/// Makes the jobs. The list is the first of its arguments. What results are filled in is data: it has no places for the item,
+/// whatever it looks like.
 pub(crate) async fn run(client: &Client, job: &Claimed, live: &Live) -> Outcome {
-    live.begin(&client.node);
-    let Ok((list, template)) = serde_json::from_str::<(Box<RawValue>, MapTemplate)>(&job.args) else {
+    let Ok((list, template)) = serde_json::from_str::<(&RawValue, MapTemplate)>(&job.args) else {
         return fatal("BadArguments", "these are not the arguments of a map node");
     };
-    let Ok(items) = serde_json::from_str::<Vec<Box<RawValue>>>(list.get()) else {
-        let begin: String = list.get().chars().take(40).collect();
+    let filled = async {
+        let mut filler = Filler::of(&client.node, job).await?;
+        Ok((filler.fill(list.get())?.into_text(), template.filled(|text| filler.fill(text))?))
+    };
+    let (list, template) = match filled.await {
+        Ok(filled) => filled,
+        Err(unfilled) => return Unfilled::outcome(unfilled, &client.node),
+    };
+    live.begin(&client.node);
+    let Ok(items) = serde_json::from_str::<Vec<&RawValue>>(&list) else {
+        let begin: String = list.chars().take(40).collect();
         return fatal("NotAList", format!("a map needs a list; what it got begins with {begin}"));
     };
     if items.len() > MAP_ITEMS_MAX {
@@ -58,9 +69,9 @@ async fn make(
     client: &Client,
     job: &Claimed,
     live: &Live,
-    template: &MapTemplate,
+    template: &ItemTemplate,
     first: usize,
-    items: &[Box<RawValue>],
+    items: &[&RawValue],
 ) -> Result<(), Outcome> {
     let node = &client.node;
     let map = job.attempt.id;
@@ -71,8 +82,9 @@ async fn make(
     let mut requests = Vec::with_capacity(items.len());
     for (n, item) in items.iter().enumerate() {
         let index = u32::try_from(first + n).unwrap_or(u32::MAX);
-        let request = template.request(map, place.flow, job.root_id, index, item.get(), job.created_at);
-        requests.push(request.map_err(|bad| fatal("BadArguments", bad.to_string()))?);
+        args_fit(template.args_bytes(item.get().len()), client.limits())
+            .map_err(|invalid| fatal("ItemRefused", invalid.to_string()))?;
+        requests.push(template.request(map, place.flow, job.root_id, index, item.get(), job.created_at));
     }
     let tasks = again(node, "map", || Box::pin(node.catalogue_read())).await?;
     let resolve = |(index, request)| client.resolve(index, request, &tasks);

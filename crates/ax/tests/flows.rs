@@ -14,12 +14,14 @@ use ax::{
     Action, Context, EdgeKind, Flow, FlowBuilder, FlowRetry, FlowState, Handlers, Item, JobId, JobRequest, MapOver,
     NodeRequest, State, SubmitError, TaskError,
 };
+use serde_json::{Value, json};
 use world::{On, World, eventually};
 
 on_every_store! {
     results_are_arguments_and_edges;
     a_map_over_a_result_makes_its_jobs_and_joins_them;
     a_map_over_what_is_no_list_ends_with_what_was_wrong;
+    what_comes_of_results_is_data_whatever_it_looks_like;
     joined_results_over_the_limit_are_refused_with_the_size;
     a_branch_on_failure_runs_and_the_flow_is_run_again;
     a_run_whose_parents_results_are_deleted_says_so;
@@ -43,8 +45,12 @@ fn handlers(w: &World, failures: usize) -> Handlers {
     });
     handlers.add("list", |_: Context, (n,): (u64,)| async move { Ok::<_, TaskError>((0..n).collect::<Vec<u64>>()) });
     handlers.add("text", |_: Context, (n,): (usize,)| async move { Ok::<_, TaskError>("x".repeat(n)) });
-    handlers.add("take", |_: Context, _: serde_json::Value| async move { Ok::<_, TaskError>(()) });
-    handlers.add("refuse", |_: Context, (value,): (serde_json::Value,)| async move {
+    handlers.add("parse", |_: Context, (text,): (String,)| async move {
+        Ok::<_, TaskError>(serde_json::from_str::<Value>(&text).expect("a test's own JSON"))
+    });
+    handlers.add("echo", |_: Context, args: Value| async move { Ok::<_, TaskError>(args) });
+    handlers.add("take", |_: Context, _: Value| async move { Ok::<_, TaskError>(()) });
+    handlers.add("refuse", |_: Context, (value,): (Value,)| async move {
         Err::<u64, _>(TaskError::fatal(value.to_string()))
     });
     handlers.add("odd_fails", |_: Context, (n,): (u64,)| async move {
@@ -147,6 +153,58 @@ async fn a_map_over_what_is_no_list_ends_with_what_was_wrong(on: On) {
     let flow = ended(&engine, made.flow).await;
     assert!(error_of(&flow, "each").contains("did you mean number?"), "{}", error_of(&flow, "each"));
     w.stop(&engine).await;
+}
+
+/// Objects that look like places, at every depth, in a result that a map takes as its list and among its arguments: all of
+/// it arrives as it was returned, in its jobs and in what joins them.
+async fn what_comes_of_results_is_data_whatever_it_looks_like(on: On) {
+    let w = World::new(on);
+    let engine = w.start_with(handlers(&w, 0)).await;
+    let node = |name: &str, job, map| NodeRequest { name: name.to_owned(), job, depends_on: vec![], map };
+    let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    let id = engine.client().new_id();
+    for like in [
+        r#"{"$item":true}"#.to_owned(),
+        r#"{"$item":false}"#.to_owned(),
+        r#"{"$result":1}"#.to_owned(),
+        format!(r#"{{"$result":"{id}"}}"#),
+        format!(r#"{{"$map":"{id}"}}"#),
+        r#"{"$map":"list","and":[{"$item":true}]}"#.to_owned(),
+    ] {
+        let data = format!(r#"[{like},[{{"a":{{"b":[{like},"{{\"$item\":true}}"]}}}}]]"#);
+        let (place, item) = (r#"{"$result":"data"}"#, r#"{"$item":true}"#);
+        let each = JobRequest {
+            kwargs: format!(r#"{{"k":[{item},{place}]}}"#),
+            ..JobRequest::new("echo", format!(r#"[{place},{{"x":[{item},{place}]}}]"#))
+        };
+        let nodes = vec![
+            node("data", JobRequest::new("parse", json!([data]).to_string()), None),
+            node("each", each, Some(MapOver::Result("data".to_owned()))),
+            node("join", JobRequest::new("echo", r#"[{"$result":"each"}]"#), None),
+        ];
+        let request = ax::FlowRequest { name: "f".to_owned(), nodes, ..ax::FlowRequest::default() };
+        let made = engine.client().submit_flow(request).await.unwrap();
+        let flow = ended(&engine, made.flow).await;
+        assert_eq!((flow.head.state(), flow.head.counts.jobs), (FlowState::Success, 5), "{like}");
+        let data = value(&data);
+        let args = |n: usize| json!([data, { "x": [data[n], data] }]);
+        for listed in flow.jobs {
+            let job = engine.client().get(listed.job.spec.id).await.unwrap().unwrap();
+            let result = value(job.result.as_deref().unwrap());
+            match &*job.place.unwrap().node {
+                "data" => assert_eq!(result, data),
+                "each" => assert_eq!(result, json!({ "jobs": 2 })),
+                "join" => assert_eq!(result, json!([[args(0), args(1)]])),
+                item => {
+                    let n = usize::from(item == "each[1]");
+                    let kwargs = json!({ "k": [data[n], data] });
+                    assert_eq!((result, value(&job.spec.kwargs)), (args(n), kwargs), "{item}");
+                }
+            }
+        }
+    }
+    w.stop(&engine).await;
+    w.is_sound().await;
 }
 
 async fn joined_results_over_the_limit_are_refused_with_the_size(on: On) {
