@@ -18,8 +18,10 @@ use crate::inputs::{Filler, Unfilled};
 use crate::own_task::{again, fatal};
 use crate::runner::{Outcome, StopReason};
 
-/// Jobs in one transaction.
+/// Most jobs in one transaction.
 const PART: usize = 1_000;
+/// Most bytes of their arguments and other texts, if it is more than one job: a part is held in memory twice.
+const PART_BYTES: usize = 8 << 20;
 
 /// The task as a worker would declare it.
 pub(crate) fn spec() -> TaskSpec {
@@ -53,16 +55,35 @@ pub(crate) async fn run(client: &Client, job: &Claimed, live: &Live) -> Outcome 
     if items.len() > MAP_ITEMS_MAX {
         return fatal("TooManyItems", format!("the list has {} items, the limit is {MAP_ITEMS_MAX}", items.len()));
     }
-    for (part, items) in items.chunks(PART).enumerate() {
+    // Looked at before the first is stored; no item is built that is refused.
+    let fits = |item: &&RawValue| args_fit(template.args_bytes(item.get().len()), client.limits());
+    if let Err(invalid) = items.iter().try_for_each(fits) {
+        return fatal("ItemRefused", invalid.to_string());
+    }
+    let other_bytes = template.other_bytes();
+    let mut first = 0;
+    while first < items.len() {
         if live.stop.reason().is_some() {
             return Outcome::Stopped;
         }
-        let made = make(client, job, live, &template, part * PART, items).await;
-        if let Err(outcome) = made {
+        let bytes = items[first..].iter().map(|item| template.args_bytes(item.get().len()) + other_bytes);
+        let part = &items[first..first + part_of(bytes)];
+        if let Err(outcome) = make(client, job, live, &template, first, part).await {
             return outcome;
         }
+        first += part.len();
     }
     Outcome::Done(format!("{{\"jobs\":{}}}", items.len()))
+}
+
+/// How many of the jobs with so many `bytes` are stored next, in one transaction.
+fn part_of(bytes: impl Iterator<Item = usize>) -> usize {
+    let mut all = 0usize;
+    let fits = |bytes: &usize| {
+        all = all.saturating_add(*bytes);
+        all <= PART_BYTES
+    };
+    bytes.take(PART).take_while(fits).count().max(1)
 }
 
 async fn make(
@@ -82,8 +103,6 @@ async fn make(
     let mut requests = Vec::with_capacity(items.len());
     for (n, item) in items.iter().enumerate() {
         let index = u32::try_from(first + n).unwrap_or(u32::MAX);
-        args_fit(template.args_bytes(item.get().len()), client.limits())
-            .map_err(|invalid| fatal("ItemRefused", invalid.to_string()))?;
         requests.push(template.request(map, place.flow, job.root_id, index, item.get(), job.created_at));
     }
     let tasks = again(node, "map", || Box::pin(node.catalogue_read())).await?;
@@ -103,4 +122,19 @@ async fn make(
         Err(refusal) => return Err(fatal("ItemRefused", EnqueueError::from(refusal).to_string())),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_bounded_in_jobs_and_in_bytes_and_never_empty() {
+        assert_eq!(part_of(std::iter::repeat(10)), PART);
+        assert_eq!(part_of([1, 2, 3].into_iter()), 3);
+        assert_eq!(part_of(std::iter::repeat(1 << 20)), 8);
+        assert_eq!(part_of(std::iter::repeat((1 << 20) + 1)), 7);
+        assert_eq!(part_of([PART_BYTES + 1, 1].into_iter()), 1);
+        assert_eq!(part_of([1, usize::MAX].into_iter()), 1);
+    }
 }

@@ -22,6 +22,7 @@ on_every_store! {
     a_map_over_a_result_makes_its_jobs_and_joins_them;
     a_map_over_what_is_no_list_ends_with_what_was_wrong;
     what_comes_of_results_is_data_whatever_it_looks_like;
+    a_map_of_large_arguments_is_made_in_small_parts;
     joined_results_over_the_limit_are_refused_with_the_size;
     a_branch_on_failure_runs_and_the_flow_is_run_again;
     a_run_whose_parents_results_are_deleted_says_so;
@@ -203,6 +204,42 @@ async fn what_comes_of_results_is_data_whatever_it_looks_like(on: On) {
             }
         }
     }
+    w.stop(&engine).await;
+    w.is_sound().await;
+}
+
+/// However large they are together. What is too large for one job is refused before there is any.
+async fn a_map_of_large_arguments_is_made_in_small_parts(on: On) {
+    let w = World::new(on);
+    let engine = w.start_with(handlers(&w, 0)).await;
+    let place = r#"{"$result":"text"}"#;
+    let request = |n: usize, args: String| {
+        let node = |name: &str, job, map| NodeRequest { name: name.to_owned(), job, depends_on: vec![], map };
+        let nodes = vec![
+            node("text", JobRequest::new("text", "[500000]"), None),
+            node("list", JobRequest::new("list", format!("[{n}]")), None),
+            node("each", JobRequest::new("take", args), Some(MapOver::Result("list".to_owned()))),
+        ];
+        ax::FlowRequest { name: "f".to_owned(), nodes, ..ax::FlowRequest::default() }
+    };
+    let made = engine.client().submit_flow(request(40, format!(r#"[{place},{{"$item":true}}]"#))).await.unwrap();
+    let flow = ended(&engine, made.flow).await;
+    assert_eq!((flow.head.state(), flow.head.counts.jobs), (FlowState::Success, 43));
+    // The last of the items are one byte too long.
+    let args = format!(r#"[{place},{place},"{}",{{"$item":true}}]"#, "x".repeat((1 << 20) - 1_000_013));
+    let made = engine.client().submit_flow(request(11, args)).await.unwrap();
+    let flow = ended(&engine, made.flow).await;
+    assert_eq!(flow.head.counts.jobs, 3);
+    let error = error_of(&flow, "each");
+    assert!(error.starts_with("ItemRefused: args: args and kwargs have 1048577 bytes together"), "{error}");
+    // Very many places for an item of some size: nothing of it is built.
+    let mut flow = FlowBuilder::new("places");
+    let text = flow.map_items::<String>("text", "text", [900_000], (Item,));
+    flow.map::<(), _>("each", "take", text.result(), vec![Item; 50_000]);
+    let made = engine.client().submit_flow(flow.build().unwrap()).await.unwrap();
+    let flow = ended(&engine, made.flow).await;
+    let error = error_of(&flow, "each");
+    assert!(error.starts_with("ItemRefused: args: args and kwargs have 45000"), "{error}");
     w.stop(&engine).await;
     w.is_sound().await;
 }
