@@ -57,14 +57,12 @@ pub(super) async fn retry(State(shared): State<Shared>, body: Body) -> Answer {
 async fn act(shared: &Shared, act: BulkAct, body: Body) -> Answer {
     let body = body::read(body, BODY_MAX).await?;
     let Request { filter, limit, dry_run } = read(act, &body, shared.client().limits())?;
-    let client = shared.client().clone();
+    let client = shared.client();
     let reply = if dry_run {
         let found = client.matching(act.about(filter), limit).await?;
         BulkReply { matched: found.count, more: found.more, ..BulkReply::default() }
     } else {
-        // In a task of its own: a client that goes away leaves no job between cancelled on disk and stopped.
-        let done = tokio::spawn(async move { client.each_matching(act, filter, limit).await });
-        done.await.map_err(|e| Problem::new(Code::Internal, e.to_string()))??
+        client.each_matching(act, filter, limit).await?
     };
     Ok(json(StatusCode::OK, &done(act, reply, dry_run)))
 }

@@ -81,10 +81,7 @@ struct Cancelled {
 /// `POST /flows/{id}/cancel`: 200 also when some of its jobs are still being stopped.
 pub(super) async fn cancel(State(shared): State<Shared>, Path(text): Path<String>, body: Body) -> Answer {
     nothing(body).await?;
-    let (id, client) = (id(&text)?, shared.client().clone());
-    // In a task of its own: a client that goes away leaves no job between cancelled on disk and stopped.
-    let done = tokio::spawn(async move { client.cancel_flow(id).await });
-    let done = done.await.map_err(|e| Problem::new(Code::Internal, e.to_string()))??;
+    let done = shared.client().cancel_flow(id(&text)?).await?;
     let done = done.map_err(|refusal| match refusal {
         FlowRefusal::Ended(_) => Problem::from(refusal).hint("there is nothing left to cancel"),
         _ => refusal.into(),

@@ -115,14 +115,13 @@ async fn connection(
     let paced = Paced::new(stream, Arc::clone(&guest), rules.write_timeout);
     let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         let (api, guest, room) = (api.clone(), Arc::clone(&guest), Room::new(Arc::clone(&house)));
-        async move {
-            let arriving = |body| Body::new(Arriving::new(body, Arc::clone(&guest), Arc::clone(&room)));
-            let mut request = request.map(arriving);
-            request.extensions_mut().insert(peer);
-            request.extensions_mut().insert(Arc::clone(&room));
-            let answer = api.answer(request).await;
-            Ok::<_, Infallible>(answer.map(|body| Leaving { body, guest }))
-        }
+        let arriving = |body| Body::new(Arriving::new(body, Arc::clone(&guest), Arc::clone(&room)));
+        let mut request = request.map(arriving);
+        request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(room);
+        // Begun here and not in the future: that one is never asked for anything if the client has gone by now.
+        let answer = api.answer(request);
+        async move { Ok::<_, Infallible>(answer.await.map(|body| Leaving { body, guest })) }
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(rules.head_timeout);

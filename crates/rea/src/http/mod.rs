@@ -32,6 +32,7 @@ pub mod schedules;
 pub mod status;
 mod stream;
 pub mod throttle;
+mod to_the_end;
 pub mod tokens;
 pub mod trace;
 pub mod wait;
@@ -56,11 +57,15 @@ use crate::error::{Code, Problem};
 use crate::logs::Logs;
 use crate::wire::redact::Redact;
 use guard::Guard;
+use to_the_end::Work;
 
 /// Most requests that hold their connection for long, where nothing else was said.
 const HELD: usize = 768;
 /// Bodies over so many bytes are read on another thread: that takes many milliseconds, and others' requests need this one.
 const READ_ELSEWHERE: usize = 256 << 10;
+/// Requests that change nothing and are no GET only because they have a body. A wait ends with its client; a backup looks after
+/// itself.
+const READS: [&str; 2] = ["/jobs/wait", "/backup"];
 /// Longest body that says next to nothing. More than anybody sends by mistake: what is in it can then be refused for what
 /// it is, not for its length.
 const NOTHING_MAX: usize = 64 << 10;
@@ -286,17 +291,23 @@ impl Api {
         routes().into_iter().map(|(method, path, _)| (method, path)).collect()
     }
 
-    /// Answers one request. The one road for requests from the network, from the command line and from tests.
-    pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
-        let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
-        let mut response = match self.guard.check(peer, request.method(), request.uri(), request.headers()) {
-            Ok(()) => self.router.clone().oneshot(request).await.unwrap_or_else(|never| match never {}),
-            Err(problem) => problem.into_response(),
+    /// Answers one request. The one road for requests from the network, from the command line and from tests. What changes
+    /// something is done to its end, even if the answer is dropped.
+    pub fn answer(&self, request: Request<Body>) -> impl Future<Output = Response<Body>> + Send + use<> {
+        let to_the_end = !request.method().is_safe() && !READS.contains(&request.uri().path());
+        let Api { guard, router } = self.clone();
+        let answer = async move {
+            let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
+            let mut response = match guard.check(peer, request.method(), request.uri(), request.headers()) {
+                Ok(()) => router.oneshot(request).await.unwrap_or_else(|never| match never {}),
+                Err(problem) => problem.into_response(),
+            };
+            let headers = response.headers_mut();
+            headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            response
         };
-        let headers = response.headers_mut();
-        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        response
+        Work::new(answer, to_the_end)
     }
 }
 

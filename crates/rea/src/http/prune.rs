@@ -34,18 +34,12 @@ pub(super) async fn prune(State(shared): State<Shared>, body: Body) -> Answer {
         let found = shared.client().prunable(&request, COUNTED).await?;
         return Ok(json(StatusCode::OK, &Done { deleted: found.count, more: found.more, dry_run }));
     }
-    let logs = shared.output().clone();
-    let client = shared.client().clone();
-    // In a task of its own: a client that goes away does not break the walk off.
-    let done = tokio::spawn(async move {
-        let forget = |jobs: &[ax::JobId]| {
-            if let Err(error) = logs.delete(jobs) {
-                tracing::warn!(%error, "captured output of deleted jobs could not be deleted");
-            }
-        };
-        client.prune(&request, forget).await
-    });
-    let (deleted, whole) = done.await.map_err(|e| Problem::new(Code::Internal, e.to_string()))??;
+    let forget = |jobs: &[ax::JobId]| {
+        if let Err(error) = shared.output().delete(jobs) {
+            tracing::warn!(%error, "captured output of deleted jobs could not be deleted");
+        }
+    };
+    let (deleted, whole) = shared.client().prune(&request, forget).await?;
     tracing::info!(deleted, "jobs were deleted by hand");
     Ok(json(StatusCode::OK, &Done { deleted: deleted as u64, more: !whole, dry_run }))
 }

@@ -25,8 +25,8 @@ pub(crate) struct Bed {
 /// An answer: its status and its JSON.
 pub(crate) type Answer = (u16, Value);
 
-/// Tasks: `echo` gives its arguments back, `fail` may be tried again, `broken` not, `crash` panics, `hang` waits to be
-/// stopped.
+/// Tasks: `echo` gives its arguments back, `fail` may be tried again, `broken` not, `crash` panics, `hang` has to be stopped,
+/// `heed` ends as soon as it is told to.
 fn handlers() -> Handlers {
     let mut handlers = Handlers::new(4);
     handlers.add("echo", |_: Context, args: Vec<Value>| async move { Ok::<_, TaskError>(args) });
@@ -39,6 +39,10 @@ fn handlers() -> Handlers {
         Ok::<(), TaskError>(())
     });
     handlers.add("hang", |_: Context, (): ()| std::future::pending::<Result<(), TaskError>>());
+    handlers.add("heed", |context: Context, (): ()| async move {
+        context.cancelled().await;
+        Err::<(), _>(TaskError::fatal("told to"))
+    });
     handlers
 }
 

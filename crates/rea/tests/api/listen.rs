@@ -259,6 +259,48 @@ async fn i16_an_answer_that_is_read_slowly_is_not_cut_off_for_others() {
     bed.end().await;
 }
 
+/// What a client has asked for is done to its end also when the client does not wait for the answer, whenever it goes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancel_whose_client_goes_away_stops_the_job() {
+    let bed = Bed::new().await;
+    let door = Door::open(&bed, Rules::default()).await;
+    for round in 0..12 {
+        let mut ids = Vec::new();
+        for _ in 0..4 {
+            ids.push(bed.enqueue(serde_json::json!({"task": "heed", "timeout": null})).await);
+        }
+        for (n, id) in ids.iter().enumerate() {
+            bed.reach(id, "running").await;
+            let head =
+                format!("POST /jobs/{id}/cancel HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
+            let stream = door.says(&format!("{head}Content-Length: 2\r\n\r\n{{}}")).await;
+            tokio::time::sleep(Duration::from_micros((round * 4 + n as u64) * 40)).await;
+            drop(stream);
+        }
+        for id in &ids {
+            bed.reach(id, "cancelled").await;
+        }
+    }
+    bed.end().await;
+}
+
+/// A body whose client goes away in the middle is nothing to act on: what has come may look whole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn half_a_body_stores_nothing() {
+    let bed = Bed::new().await;
+    let door = Door::open(&bed, Rules::default()).await;
+    let line = "{\"task\":\"echo\"}\n";
+    let head = "POST /jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n";
+    for _ in 0..20 {
+        drop(door.says(&format!("{head}Content-Length: {}\r\n\r\n{line}", line.len() * 2)).await);
+        let chunk = format!("{head}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{line}\r\n", line.len());
+        drop(door.says(&chunk).await);
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(bed.get("/jobs").await.1["total"], 0);
+    bed.end().await;
+}
+
 /// Heads have their bounds too.
 #[tokio::test]
 async fn f61_heads_over_their_bounds_are_refused() {
