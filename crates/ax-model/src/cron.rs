@@ -18,8 +18,10 @@ use crate::time::Timestamp;
 
 /// Longest rule, characters.
 pub const RULE_CHARS: usize = 200;
-/// Where the search for a first time begins, to see whether there is any.
-const SOME_DAY: DateTime = DateTime::constant(2000, 1, 1, 0, 0, 0, 0);
+/// Where the search for a first time begins, to see whether there is any: not later than any rule is made.
+const SOME_DAY: DateTime = DateTime::constant(2026, 1, 1, 0, 0, 0, 0);
+/// Where it ends: dates, weekdays and changes of the clocks have met in every way by then that matters to people.
+const ANOTHER_DAY: DateTime = DateTime::constant(2126, 1, 1, 0, 0, 0, 0);
 
 /// A cron rule in a time zone.
 #[derive(Clone, Debug)]
@@ -126,7 +128,14 @@ impl Rule {
             return Err(invalid("never fires", "no month has such a day"));
         }
         let (zone_name, zone) = zone_of(zone)?;
-        Ok(Rule { cron: Box::new(cron), zone, zone_name, fixed: is_fixed(rule) })
+        let read = Rule { cron: Box::new(cron), zone, zone_name, fixed: is_fixed(rule) };
+        // A fixed rule has a time, so it fires; the times of a rhythm may be such as the clocks always leave out.
+        let day = |day| read.zone.to_timestamp(day).unwrap_or_default();
+        if !read.fixed && read.next_elapsed(day(SOME_DAY), day(ANOTHER_DAY)).is_none() {
+            let zone = &read.zone_name;
+            return Err(invalid(&format!("never fires in {zone}"), "the clocks there always leave out its times"));
+        }
+        Ok(read)
     }
 
     /// The first fire after `after`; `None` where the calendar ends.
@@ -145,7 +154,7 @@ impl Rule {
 
     fn next_instant(&self, after: Timestamp) -> Option<(jiff::Timestamp, Option<Note>)> {
         let after = jiff::Timestamp::from_second(after.0.div_euclid(1_000_000)).ok()?;
-        let found = if self.fixed { self.next_fixed(after) } else { self.next_elapsed(after) }?;
+        let found = if self.fixed { self.next_fixed(after) } else { self.next_elapsed(after, jiff::Timestamp::MAX) }?;
         (found.0.as_microsecond() <= Timestamp::MAX.0).then_some(found)
     }
 
@@ -218,8 +227,8 @@ impl Rule {
         }
     }
 
-    /// By elapsed time: between two changes the clocks run evenly.
-    fn next_elapsed(&self, after: jiff::Timestamp) -> Option<(jiff::Timestamp, Option<Note>)> {
+    /// By elapsed time: between two changes the clocks run evenly. Looks no further than the first of them after `until`.
+    fn next_elapsed(&self, after: jiff::Timestamp, until: jiff::Timestamp) -> Option<(jiff::Timestamp, Option<Note>)> {
         let mut from = after;
         let mut inclusive = false;
         loop {
@@ -228,6 +237,7 @@ impl Rule {
             let time = self.cron.find_next_occurrence(&offset.to_datetime(from), inclusive).ok()?;
             let at = offset.to_timestamp(time).ok()?;
             match end {
+                Some(end) if at >= end && end > until => return None,
                 Some(end) if at >= end => (from, inclusive) = (end, true),
                 _ => {
                     let twice = self.zone.to_ambiguous_timestamp(time).offset();
