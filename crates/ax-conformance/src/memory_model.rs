@@ -7,7 +7,7 @@ use ax_model::job::Job;
 use ax_model::lifecycle::Fence;
 use ax_model::new_job::{IfExists, batch_cycle};
 use ax_model::permits::{LimitChange, LimitWrite};
-use ax_model::schedule::Schedule;
+use ax_model::schedule::{Declaration, Schedule};
 use ax_model::store::{
     Act, Applied, AttemptRef, DayTotals, EnqueueRefusal, Enqueued, FlowHead, HistoryEntry, Pruned, Queue, QueueChange,
     Recovered, Target,
@@ -50,6 +50,8 @@ pub(crate) struct Model {
     /// (queue, task) → its sums of all time; every pair that has ever had a job.
     pub(crate) lanes: BTreeMap<(String, String), DayTotals>,
     pub(crate) schedules: BTreeMap<String, Schedule>,
+    /// What those were declared with that a person has removed.
+    pub(crate) removed_schedules: BTreeMap<String, Declaration>,
     /// (schedule, first tick) → what became of it and those after it.
     pub(crate) ticks: BTreeMap<(String, Timestamp), TickRecord>,
     /// (parent, child) → what the edge between them has come to.

@@ -17,7 +17,11 @@ impl Model {
         what: &ScheduleChange,
         now: Timestamp,
     ) -> Result<Changed, ScheduleRefusal> {
-        let changed = change(self.schedules.get(name), what, self.schedules.len(), now)?;
+        let removed = self.removed_schedules.remove(name);
+        let changed = change(self.schedules.get(name), removed.as_ref(), what, self.schedules.len(), now);
+        let kept = changed.as_ref().map_or(removed, |changed| changed.removed.clone());
+        self.removed_schedules.extend(kept.map(|declaration| (name.to_owned(), declaration)));
+        let changed = changed?;
         match &changed.schedule {
             Some(schedule) => {
                 self.schedules.insert(name.to_owned(), schedule.clone());

@@ -346,7 +346,7 @@ pub enum ScheduleChange {
     },
     /// It is to fire again; ticks that came in the pause are skipped.
     Resume,
-    /// It and the records of its ticks are to go. Its jobs stay.
+    /// It and the records of its ticks are to go. Its jobs stay, and so does what it was declared with.
     Delete,
 }
 
@@ -357,6 +357,9 @@ pub struct Changed {
     pub schedule: Option<Schedule>,
     /// Ticks that this decided.
     pub record: Option<TickRecord>,
+    /// The declaration of one that is gone, to be kept until there is a schedule of that name again: the same words do not bring
+    /// it back.
+    pub removed: Option<Declaration>,
     /// Nothing was to be done.
     pub unchanged: bool,
 }
@@ -374,12 +377,14 @@ pub enum ScheduleRefusal {
     TooMany,
 }
 
-/// Decides what `change` makes of the schedule of that name. `count` is how many there are in all.
+/// Decides what `change` makes of the schedule of that name. `removed` is what has been kept of one that is gone; `count` is how
+/// many there are in all.
 ///
 /// # Errors
 /// Why it makes nothing of it.
 pub fn change(
     old: Option<&Schedule>,
+    removed: Option<&Declaration>,
     change: &ScheduleChange,
     count: usize,
     now: Timestamp,
@@ -388,13 +393,16 @@ pub fn change(
         true => Ok(done(Schedule::new(spec.clone(), declared.cloned(), now), None)),
         false => Err(ScheduleRefusal::TooMany),
     };
+    let unchanged = |schedule| Ok(Changed { schedule, record: None, removed: removed.cloned(), unchanged: true });
     let old = match (old, change) {
-        (None, ScheduleChange::Create(spec)) => return made(spec, None),
+        // What a person makes in the place of what was declared is as if it had been edited.
+        (None, ScheduleChange::Create(spec)) => return made(spec, removed),
+        (None, ScheduleChange::Declare { declaration, .. }) if removed == Some(declaration) => return unchanged(None),
         (None, ScheduleChange::Declare { spec, declaration }) => return made(spec, Some(declaration)),
         (None, _) => return Err(ScheduleRefusal::NotFound),
         (Some(old), _) => old,
     };
-    let unchanged = || Ok(Changed { schedule: Some(old.clone()), record: None, unchanged: true });
+    let unchanged = || unchanged(Some(old.clone()));
     let mut next = Schedule { revision: old.revision + 1, updated_at: now, ..old.clone() };
     match change {
         ScheduleChange::Create(_) => Err(ScheduleRefusal::Exists),
@@ -439,12 +447,14 @@ pub fn change(
             next.handled = now;
             Ok(done(next, missed(old, Reason::Paused, now)))
         }
-        ScheduleChange::Delete => Ok(Changed { schedule: None, record: None, unchanged: false }),
+        ScheduleChange::Delete => {
+            Ok(Changed { schedule: None, record: None, removed: old.declared.clone(), unchanged: false })
+        }
     }
 }
 
 fn done(schedule: Schedule, record: Option<TickRecord>) -> Changed {
-    Changed { schedule: Some(schedule.with_next()), record, unchanged: false }
+    Changed { schedule: Some(schedule.with_next()), record, removed: None, unchanged: false }
 }
 
 /// Other content. Where the timing is another one, the grid begins now, and ticks of the old one that were due are over.

@@ -24,11 +24,11 @@ fn spec() -> ScheduleSpec {
 }
 
 fn made() -> Schedule {
-    change(None, &ScheduleChange::Create(spec()), 0, NOW).unwrap().schedule.unwrap()
+    change(None, None, &ScheduleChange::Create(spec()), 0, NOW).unwrap().schedule.unwrap()
 }
 
 fn changed(old: &Schedule, what: &ScheduleChange, at: Timestamp) -> (Schedule, Option<TickRecord>) {
-    let changed = change(Some(old), what, 1, at).unwrap();
+    let changed = change(Some(old), None, what, 1, at).unwrap();
     (changed.schedule.unwrap(), changed.record)
 }
 
@@ -70,11 +70,11 @@ fn c048_zones_that_are_none_are_refused() {
 fn a_new_one_fires_after_a_step_and_a_start_of_its_own_is_its_first_tick() {
     assert_eq!(made().next, Some(after(10)));
     let later = ScheduleRequest { start: Some(after(3)), ..request() }.resolve(&Limits::default()).unwrap();
-    let later = change(None, &ScheduleChange::Create(later), 0, NOW).unwrap().schedule.unwrap();
+    let later = change(None, None, &ScheduleChange::Create(later), 0, NOW).unwrap().schedule.unwrap();
     assert_eq!(later.next, Some(after(3)));
-    assert_eq!(change(Some(&later), &ScheduleChange::Create(spec()), 1, NOW), Err(ScheduleRefusal::Exists));
-    assert_eq!(change(None, &ScheduleChange::Create(spec()), SCHEDULES_MAX, NOW), Err(ScheduleRefusal::TooMany));
-    assert_eq!(change(None, &ScheduleChange::Resume, 1, NOW), Err(ScheduleRefusal::NotFound));
+    assert_eq!(change(Some(&later), None, &ScheduleChange::Create(spec()), 1, NOW), Err(ScheduleRefusal::Exists));
+    assert_eq!(change(None, None, &ScheduleChange::Create(spec()), SCHEDULES_MAX, NOW), Err(ScheduleRefusal::TooMany));
+    assert_eq!(change(None, None, &ScheduleChange::Resume, 1, NOW), Err(ScheduleRefusal::NotFound));
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn ticks_that_come_in_a_pause_are_skipped_in_one_record() {
     let pause = |reason: Option<&str>| ScheduleChange::Pause { reason: reason.map(str::to_owned) };
     let (paused, record) = changed(&made(), &pause(Some("move")), after(5));
     assert_eq!((paused.next, record), (None, None));
-    assert!(change(Some(&paused), &pause(None), 1, after(6)).unwrap().unchanged);
+    assert!(change(Some(&paused), None, &pause(None), 1, after(6)).unwrap().unchanged);
     let (again, _) = changed(&paused, &pause(Some("again")), after(7));
     assert_eq!(again.pause, Some(Pause { since: after(5), reason: Some("again".into()), withdrawn: false }));
     let year = 365 * 86_400;
@@ -91,26 +91,42 @@ fn ticks_that_come_in_a_pause_are_skipped_in_one_record() {
     assert_eq!((record.first, record.last, record.count.n), (after(10), after(year), year as u64 / 10));
     assert_eq!((record.outcome, record.reason), (TickOutcome::Skipped, Some(Reason::Paused)));
     assert_eq!((back.next, back.pause.clone()), (Some(after(year + 10)), None));
-    assert!(change(Some(&back), &ScheduleChange::Resume, 1, after(year + 2)).unwrap().unchanged);
+    assert!(change(Some(&back), None, &ScheduleChange::Resume, 1, after(year + 2)).unwrap().unchanged);
 }
 
 #[test]
 fn a_declaration_is_applied_again_only_when_its_words_change() {
-    let first = change(None, &declare(spec(), "a"), 0, NOW).unwrap().schedule.unwrap();
+    let first = change(None, None, &declare(spec(), "a"), 0, NOW).unwrap().schedule.unwrap();
     let urgent = |overlap| ScheduleSpec { overlap, ..spec() };
     let edit = ScheduleChange::Edit { revision: first.revision, spec: urgent(Overlap::Allow) };
     let (edited, _) = changed(&first, &edit, after(1));
-    assert!(change(Some(&edited), &declare(spec(), "a"), 1, after(2)).unwrap().unchanged, "a live edit survives");
+    assert!(change(Some(&edited), None, &declare(spec(), "a"), 1, after(2)).unwrap().unchanged, "a live edit survives");
     let (declared, _) = changed(&edited, &declare(urgent(Overlap::CancelOld), "b"), after(3));
     assert_eq!(declared.spec.overlap, Overlap::CancelOld);
-    assert_eq!(change(Some(&declared), &edit, 1, after(4)), Err(ScheduleRefusal::Stale));
+    assert_eq!(change(Some(&declared), None, &edit, 1, after(4)), Err(ScheduleRefusal::Stale));
+}
+
+#[test]
+fn what_was_removed_comes_back_by_other_words_or_by_hand() {
+    let first = change(None, None, &declare(spec(), "a"), 0, NOW).unwrap().schedule.unwrap();
+    let gone = change(Some(&first), None, &ScheduleChange::Delete, 1, NOW).unwrap();
+    assert_eq!((&gone.schedule, &gone.removed), (&None, &first.declared));
+    let kept = gone.removed.as_ref();
+    let same = change(None, kept, &declare(spec(), "a"), 0, NOW).unwrap();
+    assert_eq!((same.schedule, same.removed.as_ref(), same.unchanged), (None, kept, true));
+    let other = change(None, kept, &declare(spec(), "b"), 0, NOW).unwrap();
+    assert!(other.removed.is_none() && other.schedule.is_some_and(|other| other.declared != first.declared));
+    let by_hand = change(None, kept, &ScheduleChange::Create(spec()), 0, NOW).unwrap().schedule.unwrap();
+    assert!(change(Some(&by_hand), None, &declare(spec(), "a"), 1, NOW).unwrap().unchanged, "it stays as it was made");
+    assert_eq!(change(None, kept, &ScheduleChange::Delete, 0, NOW), Err(ScheduleRefusal::NotFound));
+    assert_eq!(change(Some(&made()), None, &ScheduleChange::Delete, 1, NOW).unwrap().removed, None);
 }
 
 #[test]
 fn what_is_declared_no_more_is_paused_until_it_is_declared_again() {
-    let first = change(None, &declare(spec(), "a"), 0, NOW).unwrap().schedule.unwrap();
-    assert!(change(Some(&first), &ScheduleChange::Withdraw(DeclaredBy::File), 1, NOW).unwrap().unchanged);
-    assert!(change(Some(&made()), &ScheduleChange::Withdraw(DeclaredBy::Code), 1, NOW).unwrap().unchanged);
+    let first = change(None, None, &declare(spec(), "a"), 0, NOW).unwrap().schedule.unwrap();
+    assert!(change(Some(&first), None, &ScheduleChange::Withdraw(DeclaredBy::File), 1, NOW).unwrap().unchanged);
+    assert!(change(Some(&made()), None, &ScheduleChange::Withdraw(DeclaredBy::Code), 1, NOW).unwrap().unchanged);
     let (gone, _) = changed(&first, &ScheduleChange::Withdraw(DeclaredBy::Code), after(1));
     assert!(gone.next.is_none() && gone.pause.as_ref().is_some_and(|pause| pause.withdrawn));
     let (back, record) = changed(&gone, &declare(spec(), "a"), after(25));

@@ -27,7 +27,7 @@ fn every(seconds: u64, catch_up: CatchUp, overlap: Overlap) -> Schedule {
         ..ScheduleRequest::default()
     };
     let spec = request.resolve(&Limits::default()).unwrap();
-    change(None, &ScheduleChange::Create(spec), 0, NOW).unwrap().schedule.unwrap()
+    change(None, None, &ScheduleChange::Create(spec), 0, NOW).unwrap().schedule.unwrap()
 }
 
 fn live(live: bool) -> Facts {

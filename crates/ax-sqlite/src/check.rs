@@ -120,6 +120,10 @@ pub(crate) fn check(conn: &Connection) -> rusqlite::Result<Vec<String>> {
             "ticks of schedules that are gone",
         ),
         (
+            "SELECT count(*) FROM removed_schedules WHERE name IN (SELECT name FROM schedules)",
+            "schedules that are there and count as removed",
+        ),
+        (
             "SELECT count(*) FROM ticks WHERE job IS NOT NULL AND job NOT IN (SELECT id FROM jobs)",
             "ticks whose jobs are gone",
         ),

@@ -23,6 +23,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 4, name: "flows", sql: include_str!("../sql/0004_flows.sql") },
     Migration { version: 5, name: "schedules", sql: include_str!("../sql/0005_schedules.sql") },
     Migration { version: 6, name: "limits", sql: include_str!("../sql/0006_limits.sql") },
+    Migration { version: 7, name: "removed_schedules", sql: include_str!("../sql/0007_removed_schedules.sql") },
 ];
 
 /// The SQL of a new store, as it is run: for tools that measure the bare database under the same schema.

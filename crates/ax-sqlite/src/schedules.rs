@@ -172,24 +172,41 @@ fn change_one(
     let old = get(tx.conn, name).map_err(|e| sqlite_error(&e))?;
     let count = tx.sql("SELECT count(*) FROM schedules")?.query_row([], |r| r.get::<_, i64>(0));
     let count = usize::try_from(count.map_err(|e| sqlite_error(&e))?).unwrap_or(usize::MAX);
-    let changed = match change(old.as_ref(), what, count, tx.now) {
+    let removed = removed(tx, name).map_err(|e| sqlite_error(&e))?;
+    let changed = match change(old.as_ref(), removed.as_ref(), what, count, tx.now) {
         Ok(changed) => changed,
         Err(refusal) => return Ok(Err(refusal)),
     };
+    if changed.unchanged {
+        return Ok(Ok(changed));
+    }
+    if removed.is_some() {
+        tx.run("DELETE FROM removed_schedules WHERE name = ?1", [name])?;
+    }
     match &changed.schedule {
         None => {
             tx.run("DELETE FROM schedules WHERE name = ?1", [name])?;
             tx.run("DELETE FROM ticks WHERE schedule = ?1", [name])?;
+            if let Some(Declaration { by, text }) = &changed.removed {
+                tx.run("INSERT INTO removed_schedules VALUES (?1, ?2, ?3)", params![name, by.code(), text])?;
+            }
         }
-        Some(schedule) if !changed.unchanged => {
+        Some(schedule) => {
             save(tx, schedule)?;
             if let Some(record) = &changed.record {
                 keep(tx, name, record)?;
             }
         }
-        Some(_) => {}
     }
     Ok(Ok(changed))
+}
+
+/// What the schedule was declared with, if a person has removed it.
+fn removed(tx: &Tx<'_, '_>, name: &str) -> rusqlite::Result<Option<Declaration>> {
+    tx.conn
+        .prepare_cached("SELECT declared_by, declared FROM removed_schedules WHERE name = ?1")?
+        .query_row([name], |row| Ok(Declaration { by: coded(row, 0, DeclaredBy::from_code)?, text: row.get(1)? }))
+        .optional()
 }
 
 fn save(tx: &Tx<'_, '_>, schedule: &Schedule) -> Result<(), StoreError> {

@@ -129,6 +129,7 @@ table! { $
     schedules {
         a_schedule_is_kept_changed_listed_and_deleted
         a_declaration_and_a_pause_outlive_a_restart
+        a_removed_one_does_not_come_back_by_the_same_words
         due_ones_are_told_the_longest_due_first
         c049_a_tick_makes_one_job_that_is_found_by_its_record
         a_tick_is_decided_once_whoever_fires

@@ -4,7 +4,8 @@ use ax_model::firing::{Firing, FiringKind, Ticked};
 use ax_model::grid::Timing;
 use ax_model::limits::Limits;
 use ax_model::schedule::{
-    CatchUp, Declaration, DeclaredBy, Overlap, Schedule, ScheduleChange, ScheduleRefusal, ScheduleRequest, ScheduleSpec,
+    CatchUp, Changed, Declaration, DeclaredBy, Overlap, Schedule, ScheduleChange, ScheduleRefusal, ScheduleRequest,
+    ScheduleSpec,
 };
 use ax_model::template::Template;
 use ax_model::ticks::{QUEUED_MAX, Reason, TickOutcome, TickRecord, job_id};
@@ -133,6 +134,40 @@ pub(super) fn a_declaration_and_a_pause_outlive_a_restart(h: &mut Harness) {
     change(h, "d", ScheduleChange::Withdraw(DeclaredBy::File)).expect("is there");
     h.reopen();
     assert!(schedule(h, "d").pause.is_some_and(|pause| pause.withdrawn));
+}
+
+pub(super) fn a_removed_one_does_not_come_back_by_the_same_words(h: &mut Harness) {
+    create(h, "b", CatchUp::Latest, Overlap::Skip);
+    let declare = |name: &str, text: &str| {
+        let declaration = Declaration { by: DeclaredBy::File, text: text.into() };
+        ScheduleChange::Declare { spec: spec(name, CatchUp::None, Overlap::Skip), declaration }
+    };
+    let bystander = declare("e", "one");
+    change(h, "e", bystander.clone()).expect("is new");
+    change(h, "d", declare("d", "one")).expect("is new");
+    assert_eq!(change(h, "d", ScheduleChange::Delete), Ok(None));
+    h.reopen();
+    let answers =
+        done(h.store().change_schedules(vec![("d".to_owned(), declare("d", "one")), ("e".to_owned(), bystander)]));
+    let told = answers
+        .into_iter()
+        .map(|answer| answer.map(|Changed { schedule, unchanged, .. }| (schedule.is_some(), unchanged)));
+    assert_eq!(told.collect::<Vec<_>>(), [Ok((false, true)), Ok((true, true))]);
+    assert_eq!(done(h.store().schedule("d".to_owned())), None);
+    assert_eq!(change(h, "d", ScheduleChange::Withdraw(DeclaredBy::File)), Err(ScheduleRefusal::NotFound));
+    let back = change(h, "d", declare("d", "two")).expect("is new").expect("is there");
+    assert_eq!(back.declared.map(|declared| declared.text).as_deref(), Some("two"));
+    // By hand it comes back as a person wants it, and the words that were said do not change that.
+    change(h, "d", ScheduleChange::Delete).expect("is there");
+    let by_hand = spec("d", CatchUp::All, Overlap::Allow);
+    let made = change(h, "d", ScheduleChange::Create(by_hand.clone())).expect("is new");
+    h.reopen();
+    assert_eq!(change(h, "d", declare("d", "two")), Ok(made));
+    assert_eq!(
+        change(h, "d", declare("d", "one")).expect("is there").map(|one| one.spec.catch_up),
+        Some(CatchUp::None)
+    );
+    assert!(schedule(h, "b").declared.is_none() && schedule(h, "e").declared.is_some());
 }
 
 pub(super) fn due_ones_are_told_the_longest_due_first(h: &mut Harness) {
