@@ -1,6 +1,6 @@
 //! From named nodes to the jobs of a flow: the same for the DSLs, files and HTTP.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -313,16 +313,16 @@ impl FlowRequest {
         let places: HashMap<&str, usize> = self.nodes.iter().enumerate().map(|(n, node)| (&*node.name, n)).collect();
         let mut edges = vec![];
         for (child, node) in self.nodes.iter().enumerate() {
-            let of_args = node.sources(limits)?;
-            let said = node.depends_on.iter().map(|edge| edge.on.as_str());
-            for parent in said.chain(of_args.iter().map(String::as_str)) {
+            let taken = node.sources(limits)?;
+            let said = node.depends_on.iter().map(|edge| ("depends_on", edge.on.as_str()));
+            for (field, parent) in said.chain(taken.iter().map(|(name, field)| (*field, name.as_str()))) {
                 match places.get(parent) {
                     Some(parent) => edges.push((*parent, child)),
                     None if parent.parse::<JobId>().is_ok() => {}
                     None => {
                         let near = crate::catalogue::nearest(parent, places.keys().copied());
                         let hint = near.first().map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
-                        return wrong(Some(&node.name), "depends_on", format!("there is no node {parent:?}{hint}"));
+                        return wrong(Some(&node.name), field, format!("there is no node {parent:?}{hint}"));
                     }
                 }
             }
@@ -368,31 +368,31 @@ impl FlowRequest {
 }
 
 impl NodeRequest {
-    /// The names whose results it takes, each once.
-    fn sources<E>(&self, limits: &Limits) -> Result<BTreeSet<String>, FlowError<E>> {
-        let mut names = BTreeSet::new();
-        for text in [&self.job.args, &self.job.kwargs] {
+    /// The names whose results it takes, each once, with the field that takes them first.
+    fn sources<E>(&self, limits: &Limits) -> Result<BTreeMap<String, &'static str>, FlowError<E>> {
+        let mut names = BTreeMap::new();
+        for (field, text) in [("args", &self.job.args), ("kwargs", &self.job.kwargs)] {
             for marker in markers::each(text) {
-                let marker = marker.or_else(|e| wrong(Some(&self.name), "args", e.to_string()))?;
+                let marker = marker.or_else(|e| wrong(Some(&self.name), field, e.to_string()))?;
                 match marker.kind {
-                    MarkerKind::Result if names.len() >= limits.batch && !names.contains(&marker.name) => {
+                    MarkerKind::Result if names.len() >= limits.batch && !names.contains_key(&marker.name) => {
                         let problem =
                             format!("take the results of more than {} jobs, which is the limit", limits.batch);
-                        return wrong(Some(&self.name), "args", problem);
+                        return wrong(Some(&self.name), field, problem);
                     }
-                    MarkerKind::Result => drop(names.insert(marker.name)),
+                    MarkerKind::Result => drop(names.entry(marker.name).or_insert(field)),
                     MarkerKind::Item if self.map.is_some() => {}
                     MarkerKind::Item => {
-                        return wrong(Some(&self.name), "args", "has {\"$item\": true}, but the node has no map");
+                        return wrong(Some(&self.name), field, "has {\"$item\": true}, but the node has no map");
                     }
                     MarkerKind::Map => {
-                        return wrong(Some(&self.name), "args", "has {\"$map\": …}; write {\"$result\": \"NODE\"}");
+                        return wrong(Some(&self.name), field, "has {\"$map\": …}; write {\"$result\": \"NODE\"}");
                     }
                 }
             }
         }
         if let Some(MapOver::Result(source)) = &self.map {
-            names.insert(source.clone());
+            names.entry(source.clone()).or_insert("map");
         }
         Ok(names)
     }
@@ -450,8 +450,8 @@ impl NodeRequest {
                 return wrong(Some(&self.name), "depends_on", problem);
             }
         }
-        let of_args = self.sources(limits)?;
-        for source in &of_args {
+        let taken = self.sources(limits)?;
+        for source in taken.keys() {
             kinds.entry(source).or_insert(EdgeKind::Success);
         }
         let mut edges = vec![];

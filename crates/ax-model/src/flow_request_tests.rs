@@ -139,6 +139,24 @@ fn c036_refusals_name_the_node_and_the_path() {
     assert!(problem(many).contains("10001 jobs, the limit is 10000"));
 }
 
+/// The file had no depends_on, and was told that it was wrong.
+#[test]
+fn a_name_that_there_is_not_is_told_with_the_field_it_stands_in() {
+    let fetch = || node("fetch", "[]", &[]);
+    let over = NodeRequest { map: Some(MapOver::Result("fecth".to_owned())), ..node("b", "[]", &[]) };
+    let mut named = node("b", "[]", &[]);
+    named.job.kwargs = r#"{"x": {"$result":"fecth"}}"#.to_owned();
+    for (field, wrong) in [
+        ("map", over),
+        ("args", node("b", r#"[{"$result":"fecth"}]"#, &[])),
+        ("kwargs", named),
+        ("depends_on", node("b", "[]", &[("fecth", EdgeKind::Success)])),
+    ] {
+        let told = problem(vec![fetch(), wrong]);
+        assert_eq!(told, format!("node \"b\": {field}: there is no node \"fecth\"; did you mean \"fetch\"?"));
+    }
+}
+
 #[test]
 fn a_long_cycle_is_told_shortened() {
     let n = 10_000;

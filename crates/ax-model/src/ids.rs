@@ -78,7 +78,7 @@ pub struct NotAnId;
 
 impl fmt::Display for NotAnId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a job id: a job id is a UUID, such as 0193793e-7f00-7000-8000-000000000001")
+        f.write_str("not an id: an id is a UUID, such as 0193793e-7f00-7000-8000-000000000001")
     }
 }
 

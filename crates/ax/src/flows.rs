@@ -29,6 +29,8 @@ pub enum SubmitError {
         /// Why.
         error: EnqueueError,
     },
+    /// The id is that of a flow with other nodes.
+    IdConflict(JobId),
 }
 
 impl std::fmt::Display for SubmitError {
@@ -37,6 +39,7 @@ impl std::fmt::Display for SubmitError {
             SubmitError::Flow(error) => error.fmt(f),
             SubmitError::Refused { node: Some(node), error } => write!(f, "node {node:?}: {error}"),
             SubmitError::Refused { node: None, error } => error.fmt(f),
+            SubmitError::IdConflict(id) => write!(f, "the id {id} is another flow's"),
         }
     }
 }
@@ -123,7 +126,7 @@ impl Client {
         log.write(node, &stored);
         let created = stored.iter().all(|one| one.created);
         if !created && self.node_names(id).await.map_err(|e| refused(EnqueueError::Store(e)))? != names {
-            return Err(refused(EnqueueError::IdConflict { index: 0 }));
+            return Err(SubmitError::IdConflict(id));
         }
         let jobs = names.into_iter().zip(stored).collect();
         Ok(Submitted { flow: id, jobs, created })
@@ -191,7 +194,11 @@ impl Client {
         self.node.store.upstream(id, limit).await
     }
 
-    pub(crate) async fn flow_head(&self, id: JobId) -> Result<Option<FlowHead>, StoreError> {
+    /// A flow without its jobs.
+    ///
+    /// # Errors
+    /// The store's own trouble.
+    pub async fn flow_head(&self, id: JobId) -> Result<Option<FlowHead>, StoreError> {
         let filter = FlowFilter { ids: Some((id, id)), ..FlowFilter::default() };
         Ok(self.node.store.flows(filter, None, 1).await?.flows.pop())
     }

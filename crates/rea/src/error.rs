@@ -58,7 +58,7 @@ codes! {
     MethodNotAllowed = "method_not_allowed" 405 "The path does not take this method",
     SlowBody = "slow_body" 408 "The body did not arrive in time",
     KeyConflict = "key_conflict" 409 "The key belongs to a job with other content",
-    IdConflict = "id_conflict" 409 "The task_id is another job's",
+    IdConflict = "id_conflict" 409 "The id is another job's or flow's",
     TooLate = "too_late" 409 "The key's job is past its waiting and can't be changed",
     DependsOnOthers = "depends_on_others" 409 "The key's job depends on others and can't be replaced",
     JobFinal = "job_final" 409 "The job has ended",
@@ -426,6 +426,16 @@ impl Problem {
             SubmitError::Flow(FlowError::Flow { node, invalid }) => (node, invalid.into()),
             SubmitError::Flow(FlowError::Job { node, error }) => (Some(node), Problem::of_enqueue(error, false)),
             SubmitError::Refused { node, error } => (node, Problem::of_enqueue(error, false)),
+            SubmitError::IdConflict(id) => {
+                let problem =
+                    Problem::new(Code::IdConflict, format!("the flow_id is another flow's: {id} has other nodes"));
+                (
+                    None,
+                    problem
+                        .with("field", "flow_id")
+                        .hint("leave it out, or make a new one; `rea flow show ID` shows that flow"),
+                )
+            }
         };
         match node {
             Some(node) => problem.at_node(&node),
