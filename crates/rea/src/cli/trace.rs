@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::road::{Exact, Road};
 use super::show::{self, Screen, word};
-use super::whole::whole;
+use super::whole::whole_of_any;
 use super::{Exit, Failure, Reach, ends};
 use crate::http::query::encode;
 use crate::wire::time;
@@ -15,7 +15,7 @@ use crate::wire::time;
 /// The flags of `rea trace`.
 #[derive(Args)]
 pub(super) struct Trace {
-    /// A task_id or its beginning, a trace_id, or a root_id (then the whole chain is shown)
+    /// A task_id, a flow's id or a root_id (of these the whole chain is shown), or its beginning; or a trace_id
     id: String,
     #[command(flatten)]
     reach: Reach,
@@ -44,7 +44,7 @@ impl Trace {
             Err(failure) if failure.exit == Exit::NotFound => failure,
             answered => return answered,
         };
-        match whole(road, &self.id).await? {
+        match whole_of_any(road, &self.id).await? {
             same if same == self.id => Err(unknown),
             id => road.get_exact(&path(&id), Duration::ZERO).await,
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ax::model::JobId;
+use ax::model::{FlowState, JobId};
 use ax::{Flow, FlowRefusal, FlowRetry};
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, RawQuery, State};
@@ -49,11 +49,39 @@ async fn wait(shared: &Shared, id: JobId, limit: Duration) -> Result<Option<Flow
 pub(super) async fn retry(State(shared): State<Shared>, Path(text): Path<String>, body: Body) -> Answer {
     let body = body::read(body, NOTHING_MAX).await?;
     let (id, what) = (id(&text)?, what(&body)?);
-    let head = shared.client().retry_flow(id, what).await?.map_err(|refusal| match refusal {
-        FlowRefusal::Ended(_) => Problem::from(refusal).hint("to run all of it again: {\"retry\": \"all\"}"),
-        _ => refusal.into(),
-    })?;
-    Ok(json(StatusCode::CREATED, &HeadView::from(&head)))
+    match shared.client().retry_flow(id, what).await? {
+        Ok(head) => Ok(json(StatusCode::CREATED, &HeadView::from(&head))),
+        Err(FlowRefusal::Superseded(next)) => Err(superseded(&shared, next).await?),
+        Err(refusal @ FlowRefusal::Ended(_)) => {
+            Err(Problem::from(refusal).hint("to run all of it again: {\"retry\": \"all\"}"))
+        }
+        Err(refusal) => Err(refusal.into()),
+    }
+}
+
+/// The refusal of a run that has a newer one, `next`; what can be run again is the newest.
+async fn superseded(shared: &Shared, next: JobId) -> Result<Problem, Problem> {
+    let Some(mut run) = shared.client().flow_head(next).await? else {
+        return Ok(FlowRefusal::Superseded(next).into());
+    };
+    while let Some(after) = run.next {
+        match shared.client().flow_head(after).await? {
+            Some(head) => run = head,
+            None => break,
+        }
+    }
+    let newest = run.spec.id;
+    let hint = match run.state() {
+        FlowState::Running => format!("it has not ended: rea flow show {newest}"),
+        FlowState::Success => format!("it succeeded; to run all of it again: rea flow retry {newest} --from-start"),
+        FlowState::Dead | FlowState::Cancelled => format!("run that one again: rea flow retry {newest}"),
+    };
+    let detail =
+        format!("the flow has been run again: its newest run is {newest}, run {}, {}", run.attempt, run.state());
+    Ok(Problem::new(Code::FlowSuperseded, detail)
+        .with("next", next.to_string())
+        .with("newest", newest.to_string())
+        .hint(hint))
 }
 
 /// Which jobs are made anew.

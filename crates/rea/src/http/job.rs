@@ -27,8 +27,29 @@ pub(super) fn id(text: &str) -> Result<JobId, Problem> {
     })
 }
 
-pub(super) fn no_job() -> Problem {
-    Problem::new(Code::NotFound, "no such job").hint("it never was, or it has ended and been pruned")
+/// There is no such job. Who gave the id of a flow is told so, and what to ask instead: nothing is lost.
+pub(super) async fn no_job(shared: &Shared, id: JobId, act: Option<Act>) -> Problem {
+    match shared.client().flow_head(id).await {
+        Ok(None) => Problem::new(Code::NotFound, "no such job").hint("it never was, or it has ended and been pruned"),
+        Ok(Some(_)) => {
+            let instead = match act {
+                None => format!("its nodes and their jobs: rea flow show {id}"),
+                Some(Act::Cancel) => format!("cancel all of its jobs: rea flow cancel {id}"),
+                Some(Act::Retry) => format!("run again what failed in it: rea flow retry {id}"),
+                Some(Act::MarkSuccess) => format!("only its jobs can be marked: rea flow show {id}"),
+            };
+            Problem::new(Code::NotFound, format!("{id} is a flow, not a job")).hint(instead)
+        }
+        Err(error) => error.into(),
+    }
+}
+
+/// The refusal of what a person asks of a job.
+async fn refused(shared: &Shared, id: JobId, act: Act, refusal: Refusal) -> Problem {
+    match refusal {
+        Refusal::NotFound => no_job(shared, id, Some(act)).await,
+        refusal => Problem::of_act(act, refusal),
+    }
 }
 
 /// `GET /jobs/{id}`, with `?wait=` until it has ended or is held.
@@ -39,7 +60,7 @@ pub(super) async fn show(State(shared): State<Shared>, Path(text): Path<String>,
         None => shared.client().get(id).await?,
         Some(limit) => wait(&shared, id, limit).await?,
     };
-    let job = job.ok_or_else(no_job)?;
+    let Some(job) = job else { return Err(no_job(&shared, id, None).await) };
     let upstream = shared.client().upstream(id, UPSTREAM_SHOWN).await?;
     Ok(json(StatusCode::OK, &WholeView::new(JobView::new(&job, shared.redact(), now()), &upstream)))
 }
@@ -83,7 +104,7 @@ pub(super) async fn attempts(
     let id = id(&text)?;
     let history = shared.client().history(id).await?;
     if history.is_empty() && shared.client().get(id).await?.is_none() {
-        return Err(no_job());
+        return Err(no_job(&shared, id, None).await);
     }
     Ok(json(
         StatusCode::OK,
@@ -103,7 +124,10 @@ struct Done {
 pub(super) async fn cancel(State(shared): State<Shared>, Path(text): Path<String>, body: Body) -> Answer {
     nothing(body).await?;
     let id = id(&text)?;
-    let reply = shared.client().cancel(id).await?.map_err(|refusal| Problem::of_act(Act::Cancel, refusal))?;
+    let reply = match shared.client().cancel(id).await? {
+        Ok(reply) => reply,
+        Err(refusal) => return Err(refused(&shared, id, Act::Cancel, refusal).await),
+    };
     let status = if reply.requested { StatusCode::ACCEPTED } else { StatusCode::OK };
     Ok(json(status, &done(id, reply.state, Some(reply.requested))))
 }
@@ -111,18 +135,22 @@ pub(super) async fn cancel(State(shared): State<Shared>, Path(text): Path<String
 /// `POST /jobs/{id}/retry`.
 pub(super) async fn retry(State(shared): State<Shared>, Path(text): Path<String>, body: Body) -> Answer {
     nothing(body).await?;
-    applied(Act::Retry, shared.client().retry(id(&text)?).await?)
+    let id = id(&text)?;
+    applied(&shared, id, Act::Retry, shared.client().retry(id).await?).await
 }
 
 /// `POST /jobs/{id}/mark-success`: a person says that a held job did its work.
 pub(super) async fn mark_success(State(shared): State<Shared>, Path(text): Path<String>, body: Body) -> Answer {
     nothing(body).await?;
-    applied(Act::MarkSuccess, shared.client().mark_success(id(&text)?).await?)
+    let id = id(&text)?;
+    applied(&shared, id, Act::MarkSuccess, shared.client().mark_success(id).await?).await
 }
 
-fn applied(act: Act, answer: Result<Applied, Refusal>) -> Answer {
-    let applied = answer.map_err(|refusal| Problem::of_act(act, refusal))?;
-    Ok(json(StatusCode::OK, &done(applied.id, applied.life.state, None)))
+async fn applied(shared: &Shared, id: JobId, act: Act, answer: Result<Applied, Refusal>) -> Answer {
+    match answer {
+        Ok(applied) => Ok(json(StatusCode::OK, &done(applied.id, applied.life.state, None))),
+        Err(refusal) => Err(refused(shared, id, act, refusal).await),
+    }
 }
 
 fn done(id: JobId, state: JobState, requested: Option<bool>) -> Done {

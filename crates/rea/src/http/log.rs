@@ -27,7 +27,7 @@ pub(super) async fn read(State(shared): State<Shared>, Path(text): Path<String>,
     let piece = limit(&query, PIECE, PIECE_MAX)?;
     let offset = query.read::<u64>("offset", "a whole number of bytes")?.unwrap_or(0);
     let asked = query.read::<u32>("attempt", "a whole number from 1")?;
-    let job = shared.client().get(id).await?.ok_or_else(no_job)?;
+    let Some(job) = shared.client().get(id).await? else { return Err(no_job(&shared, id, None).await) };
     let newest = job.life.attempt;
     let attempt = asked.unwrap_or(newest);
     if attempt == 0 || attempt > newest {

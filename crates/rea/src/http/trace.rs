@@ -42,7 +42,7 @@ struct EventView<'a> {
     error: Option<&'a ErrorInfo>,
 }
 
-/// `GET /trace/{id}`: `id` is a task_id, a trace_id or a root_id.
+/// `GET /trace/{id}`: `id` is a task_id, a trace_id, a root_id, or a flow's id, which means the chain that the flow is of.
 pub(super) async fn show(State(shared): State<Shared>, Path(text): Path<String>, RawQuery(query): RawQuery) -> Answer {
     Query::parse(query.as_deref(), &[])?;
     let (mut jobs, truncated) = find(&shared, &text).await?;
@@ -58,7 +58,7 @@ pub(super) async fn show(State(shared): State<Shared>, Path(text): Path<String>,
     Ok(json(StatusCode::OK, &Trace { jobs, events: events.iter().map(view).collect(), truncated }))
 }
 
-/// The jobs meant by `text`: the chain below a root, one job, or all with a trace_id.
+/// The jobs meant by `text`: the chain below a root or of any run of a flow, one job, or all with a trace_id.
 async fn find(shared: &Shared, text: &str) -> Result<(Vec<Job>, bool), Problem> {
     if let Ok(id) = text.parse::<JobId>() {
         let (chain, more) = list(shared, Filter { root_id: Some(id), ..Filter::default() }).await?;
@@ -72,10 +72,16 @@ async fn find(shared: &Shared, text: &str) -> Result<(Vec<Job>, bool), Problem> 
         if !chain.is_empty() {
             return Ok((chain, more));
         }
+        if let Some(flow) = shared.client().flow_head(id).await? {
+            return list(shared, Filter { root_id: Some(flow.spec.root_id), ..Filter::default() }).await;
+        }
     }
     let unknown = || {
-        Problem::new(Code::NotFound, format!("\"{}\" is no task_id, trace_id or root_id of a job here", clip(text)))
-            .hint("ids are given whole; `rea jobs` lists them")
+        Problem::new(
+            Code::NotFound,
+            format!("\"{}\" is no task_id, flow_id, trace_id or root_id of a job here", clip(text)),
+        )
+        .hint("it never was, or its jobs have ended and been pruned; `rea jobs` and `rea flow list` list what there is")
     };
     ax::model::new_job::name("trace_id", text, shared.client().limits()).map_err(|_| unknown())?;
     let (found, more) = list(shared, Filter { trace_id: Some(text.to_owned()), ..Filter::default() }).await?;

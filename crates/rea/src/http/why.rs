@@ -15,7 +15,8 @@ pub(super) async fn of_job(
     RawQuery(query): RawQuery,
 ) -> Answer {
     Query::parse(query.as_deref(), &[])?;
-    let why = shared.client().why(job::id(&text)?).await?.ok_or_else(job::no_job)?;
+    let id = job::id(&text)?;
+    let Some(why) = shared.client().why(id).await? else { return Err(job::no_job(&shared, id, None).await) };
     Ok(json(StatusCode::OK, &WhyView::of_job(&why, shared.not_ready().as_deref())))
 }
 

@@ -1,5 +1,6 @@
 //! A flow, its nodes and what they wait for, as the JSON that users see.
 
+use ax::model::Cause;
 use ax::model::store::{Flow, FlowHead, Listed, Upstream};
 use serde::Serialize;
 
@@ -74,6 +75,7 @@ struct NodeView<'a> {
     last_error: Option<ListedError<'a>>,
     started_at: Option<String>,
     finished_at: Option<String>,
+    last_cause: Option<&'static str>,
     result_bytes: Option<usize>,
     depends_on: Vec<UpstreamView<'a>>,
 }
@@ -124,6 +126,7 @@ fn node(listed: &Listed) -> NodeView<'_> {
         last_error: job.last_error.as_ref().map(ListedError::from),
         started_at: life.started_at.map(time::text),
         finished_at: life.finished_at.map(time::text),
+        last_cause: life.last_cause.map(Cause::as_str),
         result_bytes: listed.result_bytes,
         depends_on: vec![],
     }

@@ -91,7 +91,9 @@ async fn a_flow_is_stored_once_however_often_its_request_is_repeated() {
     // Another flow with the same id is no repeat.
     flow["nodes"]["b"]["name"] = "b".into();
     flow["nodes"]["c"] = json!({ "task": "echo" });
-    assert_eq!(code(&bed.post("/flows", flow.to_string()).await), (409, "id_conflict"));
+    let other = bed.post("/flows", flow.to_string()).await;
+    assert_eq!((code(&other), &other.1["field"]), ((409, "id_conflict"), &json!("flow_id")));
+    assert!(other.1["detail"].as_str().unwrap().starts_with("the flow_id is another flow's"), "{}", other.1);
     assert_eq!(bed.get("/flows").await.1["flows"].as_array().unwrap().len(), 1);
     bed.end().await;
 }
@@ -173,6 +175,14 @@ async fn a_dead_flow_is_run_again_by_itself_and_by_hand() {
     ] {
         assert_eq!(code(&bed.post(&format!("/flows/{second}/retry"), body).await), expected, "{body}");
     }
+    let superseded = bed.post(&format!("/flows/{first}/retry"), "{}").await.1;
+    assert_eq!((&superseded["next"], &superseded["newest"]), (&json!(second), &last["flow_id"]));
+    let newest = last["flow_id"].as_str().unwrap();
+    assert_eq!(superseded["detail"], format!("the flow has been run again: its newest run is {newest}, run 4, dead"));
+    assert_eq!(superseded["hint"], format!("run that one again: rea flow retry {newest}"));
+    // The chain of any run is that of all of them.
+    let chain = async |id: &str| bed.get(&format!("/trace/{id}")).await.1["jobs"].as_array().unwrap().len();
+    assert_eq!((chain(newest).await, chain(second).await), (chain(&first).await, chain(&first).await));
     let listed = bed.get("/flows?name=f&state=dead&limit=3").await.1;
     let attempts: Vec<u64> =
         listed["flows"].as_array().unwrap().iter().map(|flow| flow["attempt"].as_u64().unwrap()).collect();
@@ -200,6 +210,29 @@ async fn a_flow_is_cancelled_as_a_whole() {
     let refused = bed.post(&format!("/flows/{done}/retry"), "{}").await;
     assert_eq!(code(&refused), (409, "flow_ended"));
     assert!(refused.1["hint"].as_str().unwrap().contains("all"), "{}", refused.1);
+    bed.end().await;
+}
+
+/// At night, `no such job` about a flow read as if it were lost.
+#[tokio::test]
+async fn a_flow_that_is_asked_for_as_a_job_is_told_to_be_one() {
+    let bed = Bed::new().await;
+    let flow = bed.submit(json!({ "name": "f", "nodes": { "a": { "task": "echo" } } })).await;
+    let told = |answer: Answer, verb: &str| {
+        assert_eq!(
+            (code(&answer), &answer.1["detail"]),
+            ((404, "not_found"), &json!(format!("{flow} is a flow, not a job")))
+        );
+        assert!(answer.1["hint"].as_str().unwrap().ends_with(&format!("rea flow {verb} {flow}")), "{}", answer.1);
+    };
+    for path in ["", "?wait=0.1", "/attempts", "/log", "/why"] {
+        told(bed.get(&format!("/jobs/{flow}{path}")).await, "show");
+    }
+    for (act, verb) in [("cancel", "cancel"), ("retry", "retry"), ("mark-success", "show")] {
+        told(bed.post(&format!("/jobs/{flow}/{act}"), "{}").await, verb);
+    }
+    let none = bed.get("/jobs/0193793e-7f00-7000-8000-000000000001").await.1;
+    assert_eq!(none["detail"], "no such job");
     bed.end().await;
 }
 

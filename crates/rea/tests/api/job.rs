@@ -25,7 +25,7 @@ async fn what_is_not_there_is_not_found() {
     let no_id = bed.get("/jobs/0193").await.1;
     assert_eq!(no_id["detail"], "\"0193\" is no job id");
     let no_trace = bed.get("/trace/0193").await.1;
-    assert_eq!(no_trace["detail"], "\"0193\" is no task_id, trace_id or root_id of a job here");
+    assert_eq!(no_trace["detail"], "\"0193\" is no task_id, flow_id, trace_id or root_id of a job here");
     assert_eq!(code(&bed.get("/enqueue").await), (405, "method_not_allowed"));
     assert_eq!(code(&bed.post("/status", "{}").await), (405, "method_not_allowed"));
     bed.end().await;
