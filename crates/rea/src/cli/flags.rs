@@ -32,6 +32,14 @@ pub(super) fn timeout(text: &str) -> Result<Timeout, String> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Timeout(pub(super) Option<Duration>);
 
+/// How many to list: none would look like an empty store.
+pub(super) fn some(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if n > 0 => Ok(n),
+        _ => Err("must be a whole number from 1".to_owned()),
+    }
+}
+
 /// An instant, passed on as it was typed.
 pub(super) fn instant(text: &str) -> Result<String, String> {
     time::parse(text).map(|_| text.to_owned())
@@ -51,6 +59,10 @@ mod tests {
         assert!(timeout("-1").unwrap_err().contains("greater than 0"));
         assert_eq!(span("10m"), Ok(Duration::from_secs(600)));
         assert!(span("367d").unwrap_err().contains("366 days") && span("-1").is_err());
+        assert_eq!((some("1"), some("250")), (Ok(1), Ok(250)));
+        for bad in ["0", "-1", "x", ""] {
+            assert!(some(bad).unwrap_err().contains("from 1"), "{bad}");
+        }
         assert!(instant("tomorrow").unwrap_err().contains("2026-12-24T18:00:00Z"));
         assert_eq!(instant("2026-12-24T18:00:00Z").as_deref(), Ok("2026-12-24T18:00:00Z"));
     }

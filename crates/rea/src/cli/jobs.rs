@@ -3,6 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::flags::some;
 use super::road::Road;
 use super::show::{self, Screen, word};
 use super::{Exit, Failure, Reach};
@@ -45,7 +46,7 @@ pub(super) struct Jobs {
     #[arg(long)]
     root_id: Option<String>,
     /// Most jobs to list
-    #[arg(long, short = 'n', value_name = "N", default_value_t = LIMIT)]
+    #[arg(long, short = 'n', value_name = "N", default_value_t = LIMIT, value_parser = some)]
     limit: usize,
     /// Go on where an earlier page ended
     #[arg(long, value_name = "CURSOR")]

@@ -3,6 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::super::flags::some;
 use super::super::road::Road;
 use super::super::show::{self, Screen, word};
 use super::super::{Exit, Failure, Reach};
@@ -10,6 +11,8 @@ use crate::http::query::encode;
 
 /// Flows that are listed unless told otherwise.
 const LIMIT: usize = 50;
+/// Characters of an id that tell it from those of the other rows.
+const BEGINNING: usize = 13;
 /// Most flows on one page of the API.
 const PAGE: usize = 200;
 
@@ -23,7 +26,7 @@ pub(super) struct List {
     #[arg(long)]
     name: Option<String>,
     /// Most flows to list
-    #[arg(long, short = 'n', value_name = "N", default_value_t = LIMIT)]
+    #[arg(long, short = 'n', value_name = "N", default_value_t = LIMIT, value_parser = some)]
     limit: usize,
     /// Go on where an earlier page ended
     #[arg(long, value_name = "CURSOR")]
@@ -80,8 +83,22 @@ impl List {
     }
 }
 
+/// `4 (1/3)`: which run it is; of a flow that is run again by itself also which of its tries.
+fn run(flow: &Value) -> String {
+    match flow["max_attempts"].as_u64() {
+        Some(1) => flow["attempt"].to_string(),
+        _ => format!("{} ({}/{})", flow["attempt"], flow["tries"], flow["max_attempts"]),
+    }
+}
+
+/// The run before, by the beginning of its id, which is enough to find its row.
+fn before(flow: &Value) -> String {
+    word(&flow["retry_of"]).chars().take(BEGINNING).collect()
+}
+
 fn print(flows: &[Value]) -> Result<(), Failure> {
     let screen = Screen::stdout();
+    let any_again = flows.iter().any(|flow| !flow["retry_of"].is_null());
     let rows = flows.iter().map(|flow| {
         let number = |name: &str| flow[name].as_u64().unwrap_or_default();
         let mut jobs = number("jobs").to_string();
@@ -90,15 +107,36 @@ fn print(flows: &[Value]) -> Result<(), Failure> {
                 jobs.push_str(&format!(", {} {word}", number(name)));
             }
         }
-        vec![
+        let mut row = vec![
             word(&flow["flow_id"]),
             word(&flow["name"]),
             word(&flow["state"]),
-            format!("{}/{}", flow["tries"], flow["max_attempts"]),
+            run(flow),
             jobs,
             screen.relative(&flow["created_at"]),
             screen.relative(&flow["finished_at"]),
-        ]
+        ];
+        row.extend(any_again.then(|| before(flow)));
+        row
     });
-    screen.table(&["ID", "NAME", "STATE", "RUN", "JOBS", "SUBMITTED", "ENDED"], rows.collect())
+    let mut headers = vec!["ID", "NAME", "STATE", "RUN", "JOBS", "SUBMITTED", "ENDED"];
+    headers.extend(any_again.then_some("RUN BEFORE"));
+    screen.table(&headers, rows.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_told_by_its_number_and_by_the_run_before() {
+        let flow =
+            |attempt: u32, tries: u32, most: u32| json!({ "attempt": attempt, "tries": tries, "max_attempts": most });
+        assert_eq!(
+            (run(&flow(4, 1, 3)), run(&flow(3, 3, 3)), run(&flow(2, 1, 1))),
+            ("4 (1/3)".into(), "3 (3/3)".into(), "2".into())
+        );
+        let again = json!({ "retry_of": "01a22e59-cb72-79a0-8dbb-90a32b1ace50" });
+        assert_eq!((before(&again), before(&json!({}))), ("01a22e59-cb72".into(), "-".into()));
+    }
 }
