@@ -14,6 +14,12 @@ pub(super) fn error(error: &Value) -> String {
     }
 }
 
+/// What a person can decide about a held job.
+pub(super) fn decide(id: &str) -> String {
+    let id = word(&id.into());
+    format!("decide: rea retry {id} | rea mark-success {id} | rea cancel {id}")
+}
+
 /// The error of an attempt, or what its cause means where there is none.
 pub(super) fn attempt(cause: &Value, given: &Value) -> String {
     match (error(given), cause.as_str()) {

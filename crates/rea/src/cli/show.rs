@@ -30,6 +30,11 @@ impl Screen {
         Screen { colour, width, now_us: jiff::Timestamp::now().as_microsecond() }
     }
 
+    /// Columns of the terminal; none where there is none.
+    pub(super) fn width(&self) -> Option<usize> {
+        self.width
+    }
+
     /// A table without lines, a row a line. On a terminal that is too narrow each row is a few short lines instead: what is
     /// broken into cells can't be copied. The cells under `STATE` and `WHAT` are coloured.
     pub(super) fn table(&self, headers: &[&str], rows: Vec<Vec<String>>) -> Result<(), Failure> {

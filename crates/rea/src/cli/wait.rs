@@ -53,7 +53,8 @@ fn ended_badly(id: &str, state: &str, error: &Value) -> Failure {
         none if none.is_empty() => none,
         why => format!(": {why}"),
     };
-    Failure::new(Exit::Failed, format!("job {id} is {state}{why}")).hint(format!("see: rea job {id}"))
+    let hint = if state == "held" { ends::decide(id) } else { format!("see: rea job {id}") };
+    Failure::new(Exit::Failed, format!("job {id} is {state}{why}")).hint(hint)
 }
 
 /// What was told so far.
@@ -167,5 +168,6 @@ mod tests {
         let failure = ended_badly("x", "dead", &json!({"type": "TypeError", "message": "add() missing"}));
         assert_eq!(failure.message, "job x is dead: TypeError: add() missing");
         assert_eq!(ended_badly("x", "cancelled", &Value::Null).message, "job x is cancelled");
+        assert!(ended_badly("x", "held", &Value::Null).hint.unwrap().starts_with("decide: rea retry x | "));
     }
 }

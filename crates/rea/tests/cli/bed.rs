@@ -38,6 +38,10 @@ def twice(folder):
     if first:
         raise RetryableError("not now")
 
+@task(on_crash="hold")
+def pay():
+    os._exit(3)
+
 @task
 def keep(password=None):
     """Takes a secret, keeps it, and tells its length."""

@@ -85,6 +85,15 @@ async fn flows_are_stored_shown_and_cancelled_without_a_server() {
     assert!(running.code == 4 && running.err.contains("rea flow cancel"), "{}", running.err);
     assert_eq!(bed.rea(&["flow", "cancel", &id]).word(), format!("{id} 4 cancelled"));
     assert!(bed.rea(&["trace", &id]).out.contains("cancelled"));
+    let cut = &id[..id.len() - 1];
+    assert!(bed.rea(&["trace", cut]).out.contains("cancelled"));
+    for verb in ["job", "logs", "cancel", "retry"] {
+        for word in [&id, cut] {
+            let said = bed.rea(&[verb, word]);
+            let is_told = said.err.contains("is a flow, not a job\nhint: ") && said.err.contains("rea flow ");
+            assert!(said.code == 3 && is_told, "{verb}: {}", said.err);
+        }
+    }
     let ended = bed.rea(&["why", &id]);
     assert_eq!(ended.out, format!("flow {id} has ended: cancelled\nwhat helps: rea flow retry {id}\n"));
     let next = bed.rea(&["flow", "retry", &id, "--json"]).json();
@@ -161,6 +170,12 @@ fn c061_a_flow_is_waited_for_drawn_and_run_again() {
     let id = said.out.lines().next().unwrap().split_whitespace().last().unwrap().to_owned();
     let tree = ascii(&said.out);
     assert!(tree.contains("|- never  skipped  upstream bad is dead ("), "{tree}");
+    let why = bed.rea(&["why", &id]);
+    let dead = bed.rea(&["jobs", "--state", "dead", "--ids"]).word().to_owned();
+    let cause = format!(
+        "dead:\n  bad  {dead}  ValueError: never\\u{{1b}}[2J works\nthe whole error: rea job {dead}\nwhat it printed: rea logs {dead}\n"
+    );
+    assert!(tree.contains(&cause) && why.out.contains(&cause), "{tree} {} {cause}", why.out);
     assert!(tree.contains("`- alert (on failure)  success"), "{tree}");
     let more = bed.rea(&["flow", "show", &id, "--json"]).json()["nodes"][1]["task_id"].as_str().unwrap().to_owned();
     assert_eq!(bed.rea(&["job", &more, "--json"]).json()["result"], 6);
@@ -168,8 +183,12 @@ fn c061_a_flow_is_waited_for_drawn_and_run_again() {
     let again = bed.rea(&["flow", "retry", &id, "--wait"]);
     assert!(again.code == 1 && again.out.contains("run before   "), "{} {}", again.out, again.err);
     assert!(!again.out.contains("sum  success"), "what succeeded is not run again: {}", again.out);
-    assert!(again.out.contains(&format!("bad [after job more {more}]  dead")), "{}", again.out);
+    assert!(again.out.contains("bad [after run 1's more]  dead"), "{}", again.out);
     let newest = again.out.lines().next().unwrap().split_whitespace().last().unwrap();
+    let traced = bed.rea(&["trace", newest]);
+    assert!(traced.code == 0 && traced.out == bed.rea(&["trace", &id]).out, "{} {}", traced.out, traced.err);
+    let listed = bed.rea(&["flow", "list"]).out;
+    assert!(listed.contains("RUN BEFORE") && listed.contains(&id[..13]), "{listed}");
     let whole = bed.rea(&["flow", "retry", newest, "--from-start", "--wait", "--json"]);
     assert_eq!((whole.code, &whole.json()["jobs"]), (1, &json!(5)), "{}", whole.out);
 
@@ -185,5 +204,42 @@ fn c061_a_flow_is_waited_for_drawn_and_run_again() {
     let slow = r#"{"name": "slow", "nodes": {"a": {"task": "tasks:slow"}}}"#;
     let said = bed.rea_reading(&["flow", "submit", "-", "--wait=0.5"], slow);
     assert!(said.code == 7 && said.err.contains("is still running"), "{}", said.err);
+    drop(server);
+}
+
+/// Once only a person can let it go on, nobody is kept waiting: `pay` was held, and the terminal was silent for ever.
+#[test]
+fn who_waits_for_a_flow_that_is_held_is_told_what_can_be_decided() {
+    let bed = Bed::new();
+    let server = bed.serve(&["tasks.py"]);
+    let flow = r#"{"name": "shop", "nodes": [
+        {"name": "sum", "task": "tasks:add", "args": [1, 1]},
+        {"name": "pay", "task": "tasks:pay"},
+        {"name": "send", "task": "tasks:add", "args": [1, 2], "depends_on": ["pay", "sum"]}]}"#;
+    bed.file("shop.json", flow);
+    let said = bed.rea(&["flow", "submit", "shop.json", "--wait"]);
+    let held = bed.rea(&["jobs", "--state", "held", "--ids"]).word().to_owned();
+    let decide = format!("decide: rea retry {held} | rea mark-success {held} | rea cancel {held}\n");
+    assert!(said.code == 1 && said.err.contains("waits for a person: node pay is held"), "{} {}", said.out, said.err);
+    assert!(said.err.ends_with(&format!("hint: {decide}")) && said.out.contains(&decide), "{} {}", said.out, said.err);
+    assert!(ascii(&said.out).contains("pay  held  "), "{}", said.out);
+    assert_eq!(bed.rea(&["mark-success", &held]).code, 0);
+    let id = said.out.lines().next().unwrap().split_whitespace().last().unwrap();
+    let done = bed.rea(&["flow", "submit", "shop.json", "--flow-id", id, "--wait"]);
+    assert!(
+        done.code == 0 && done.out.contains("pay  success\n"),
+        "the decision was no run of it: {} {}",
+        done.out,
+        done.err
+    );
+
+    let run = bed.rea(&["run", "shop.json"]);
+    let rows: Vec<serde_json::Value> = run.out.lines().map(|row| serde_json::from_str(row).unwrap()).collect();
+    let told: Vec<(&serde_json::Value, &serde_json::Value)> =
+        rows.iter().map(|row| (&row["node"], &row["state"])).collect();
+    let (sum, pay, whole) = (json!("sum"), json!("pay"), json!(null));
+    let (success, held) = (json!("success"), json!("held"));
+    assert_eq!(told, [(&sum, &success), (&pay, &held), (&whole, &held)], "{} {}", run.out, run.err);
+    assert_eq!(run.code, 1, "{}", run.err);
     drop(server);
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::super::ends;
 use super::super::show::{duration_ms, word};
+use super::runs::Earlier;
 use crate::wire::time;
 
 /// Something to draw: a node, or the jobs that a map has made.
@@ -21,8 +22,8 @@ pub(super) struct Shape {
     pub(super) parents: Vec<Link>,
     /// What waits for it.
     pub(super) children: Vec<usize>,
-    /// Jobs outside of this run that it waits for.
-    pub(super) outside: Vec<String>,
+    /// What it waits for outside of this run.
+    pub(super) outside: Vec<Outside>,
     /// Of the items of a map: the map node.
     map: Option<usize>,
 }
@@ -34,6 +35,24 @@ pub(super) struct Link {
     pub(super) parent: usize,
     /// `success`, `failure` or `finished`.
     pub(super) on: &'static str,
+}
+
+/// An edge to what is not drawn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Outside {
+    /// `run 1's page`, with all the items of a map, or `job send 01a2…`; harmless.
+    pub(super) who: String,
+    /// `success`, `failure` or `finished`.
+    pub(super) on: &'static str,
+}
+
+/// Under which condition an edge lets its child run, behind a name; nothing for the usual one.
+pub(super) fn condition(on: &str) -> &'static str {
+    match on {
+        "failure" => " (on failure)",
+        "finished" => " (after its end)",
+        _ => "",
+    }
 }
 
 /// Everything to draw.
@@ -93,14 +112,14 @@ fn item(name: &str) -> Option<(&str, u64)> {
 }
 
 impl Graph {
-    /// The nodes of `GET /flows/{id}`.
-    pub(super) fn of(flow: &Value) -> Graph {
-        let folded = Graph::with(flow, item);
+    /// The nodes of `GET /flows/{id}`. `earlier` = jobs of earlier runs that it waits for.
+    pub(super) fn of(flow: &Value, earlier: &Earlier) -> Graph {
+        let folded = Graph::with(flow, earlier, item);
         // Nodes that are only called like items may lie on both sides of another.
-        if folded.in_order().len() == folded.shapes.len() { folded } else { Graph::with(flow, |_| None) }
+        if folded.in_order().len() == folded.shapes.len() { folded } else { Graph::with(flow, earlier, |_| None) }
     }
 
-    fn with<'a>(flow: &'a Value, item: impl Fn(&'a str) -> Option<(&'a str, u64)>) -> Graph {
+    fn with<'a>(flow: &'a Value, earlier: &Earlier, item: impl Fn(&'a str) -> Option<(&'a str, u64)>) -> Graph {
         let nodes = flow["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
         let mut shapes: Vec<Shape> = vec![];
         let mut folds: HashMap<&str, (usize, u64, u64)> = HashMap::new();
@@ -128,7 +147,7 @@ impl Graph {
         }
         let mut graph = Graph { shapes };
         for node in nodes {
-            graph.tie(node, &places);
+            graph.tie(node, &places, earlier);
         }
         (0..graph.shapes.len()).for_each(|place| graph.skip_maps(place));
         graph
@@ -147,7 +166,7 @@ impl Graph {
     }
 
     /// Draws the edges of one node, and notes what else there is to say of it.
-    fn tie(&mut self, node: &Value, places: &HashMap<&str, usize>) {
+    fn tie(&mut self, node: &Value, places: &HashMap<&str, usize>, earlier: &Earlier) {
         let place = places[node["task_id"].as_str().unwrap_or_default()];
         // An item waits for nothing: its map node stands for it.
         let map = node["made_by"].as_str().and_then(|map| places.get(map)).copied();
@@ -162,10 +181,10 @@ impl Graph {
             match places.get(edge["task_id"].as_str().unwrap_or_default()) {
                 Some(parent) => links.push(Link { parent: *parent, on }),
                 None => {
-                    let who = format!("{} {}", word(&edge["node"]), word(&edge["task_id"]));
+                    let outside = Outside { who: who(edge, earlier), on };
                     let shape = &mut self.shapes[place];
-                    if !shape.outside.contains(&who) {
-                        shape.outside.push(who);
+                    if !shape.outside.contains(&outside) {
+                        shape.outside.push(outside);
                     }
                 }
             }
@@ -202,12 +221,29 @@ impl Graph {
     }
 }
 
-fn notes(node: &Value) -> Vec<String> {
-    let mut notes = vec![];
-    let instant = |name: &str| node[name].as_str().and_then(|text| time::parse(text).ok());
-    if let (Some(begun), Some(ended)) = (instant("started_at"), instant("finished_at")) {
-        notes.push(duration_ms(ended.us_since(begun) / 1000));
+/// A job that is not of this run: of an earlier run its name says enough, and a map stands for its items.
+fn who(edge: &Value, earlier: &Earlier) -> String {
+    let name = edge["node"].as_str().unwrap_or_default();
+    match earlier.get(edge["task_id"].as_str().unwrap_or_default()) {
+        Some(run) => format!("run {run}'s {}", word(&item(name).map_or(name, |(map, _)| map).into())),
+        None => format!("job {} {}", word(&edge["node"]), word(&edge["task_id"])),
     }
+}
+
+/// How long the attempt ran that the job ended with. A job can also end later than its attempt: a person marks it or cancels
+/// it, or its time passes.
+fn ran_ms(node: &Value) -> Option<u64> {
+    match (node["state"].as_str()?, node["last_cause"].as_str()?) {
+        ("success", "ok") | ("cancelled", "cancelled") => {}
+        ("dead" | "held", cause) if !matches!(cause, "expired" | "never_started") => {}
+        _ => return None,
+    }
+    let instant = |name: &str| node[name].as_str().and_then(|text| time::parse(text).ok());
+    Some(instant("finished_at")?.us_since(instant("started_at")?) / 1000)
+}
+
+fn notes(node: &Value) -> Vec<String> {
+    let mut notes: Vec<String> = ran_ms(node).map(duration_ms).into_iter().collect();
     if let Some(attempt) = node["attempt"].as_u64().filter(|n| *n > 1) {
         notes.push(format!("attempt {attempt}"));
     }
@@ -237,7 +273,7 @@ mod tests {
             { "node": "page[0]", "task_id": "4", "state": "dead", "made_by": "2", "last_error": { "type": "E", "message": "m" } },
             { "node": "page[1]", "task_id": "5", "state": "pending", "blocked": true, "made_by": "2" },
         ] });
-        let graph = Graph::of(&flow);
+        let graph = Graph::of(&flow, &Earlier::new());
         let names: Vec<&str> = graph.shapes.iter().map(|shape| shape.name.as_str()).collect();
         assert_eq!(names, ["list", "page", "report", "page[0..1]"]);
         assert_eq!(graph.shapes[3].counts, [("dead", 1), ("blocked", 1)]);
@@ -250,6 +286,34 @@ mod tests {
     }
 
     #[test]
+    fn an_earlier_run_is_named_by_its_number_and_its_items_are_one() {
+        let edge = |id: &str, name: &str, on: &str| json!({ "task_id": id, "node": name, "on": on });
+        let flow = json!({ "nodes": [{ "node": "alert", "task_id": "9", "state": "pending", "depends_on": [
+            edge("1", "page", "failure"), edge("2", "page[0]", "failure"), edge("3", "page[2]", "failure"),
+            edge("4", "fetch", "success"), edge("5", "mail", "finished"),
+        ] }] });
+        let earlier = ["1", "2", "3", "4"].map(|id| (id.to_owned(), if id == "4" { 1 } else { 2 })).into();
+        let told = |outside: &Outside| format!("{}{}", outside.who, condition(outside.on));
+        let outside: Vec<String> = Graph::of(&flow, &earlier).shapes[0].outside.iter().map(told).collect();
+        assert_eq!(outside, ["run 2's page (on failure)", "run 1's fetch", "job mail 5 (after its end)"]);
+    }
+
+    /// A person marked a job after it had been held for 8 s, and it was told to have run for as long.
+    #[test]
+    fn what_a_node_waited_for_a_person_is_not_told_as_its_run() {
+        let ran = |state: &str, cause: &str| {
+            notes(&json!({ "state": state, "last_cause": cause, "started_at": "2026-12-24T18:00:00.000000Z",
+                "finished_at": "2026-12-24T18:00:08.300000Z", "attempt": 1 }))
+        };
+        for (state, cause) in [("success", "ok"), ("dead", "fatal"), ("held", "crashed"), ("cancelled", "cancelled")] {
+            assert_eq!(ran(state, cause), ["8.3 s"], "{state} {cause}");
+        }
+        for (state, cause) in [("success", "crashed"), ("cancelled", "error"), ("dead", "expired")] {
+            assert_eq!(ran(state, cause), Vec::<String>::new(), "{state} {cause}");
+        }
+    }
+
+    #[test]
     fn nodes_that_are_only_called_like_items_are_drawn_each() {
         let edge = |id: &str| json!([{ "task_id": id, "on": "success" }]);
         let flow = json!({ "nodes": [
@@ -257,7 +321,7 @@ mod tests {
             { "node": "b", "task_id": "2", "state": "pending", "depends_on": edge("1") },
             { "node": "a[1]", "task_id": "3", "state": "pending", "depends_on": edge("2") },
         ] });
-        let graph = Graph::of(&flow);
+        let graph = Graph::of(&flow, &Earlier::new());
         assert_eq!((graph.shapes.len(), graph.in_order()), (3, vec![0, 1, 2]));
     }
 }

@@ -131,7 +131,7 @@ mod tests {
             let edges: Vec<Value> = after.iter().map(|id| json!({ "task_id": id, "on": "success" })).collect();
             json!({ "node": name, "task_id": name, "state": "pending", "depends_on": edges })
         };
-        Graph::of(&json!({ "nodes": nodes.iter().map(node).collect::<Vec<_>>() }))
+        Graph::of(&json!({ "nodes": nodes.iter().map(node).collect::<Vec<_>>() }), &Default::default())
     }
 
     #[test]

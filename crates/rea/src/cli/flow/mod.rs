@@ -5,11 +5,13 @@ mod graph;
 mod layout;
 mod list;
 mod picture;
+mod runs;
 mod show;
 mod submit;
 mod tree;
 pub(super) mod wait;
 pub(super) mod why;
+mod wrong;
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::graph::{Graph, Shape, counted};
+use super::graph::{Graph, Shape, condition, counted};
 use super::layout::{HEIGHT, Spot, lay_out};
 
 /// Widest text in a shape, columns of a terminal.
@@ -129,7 +129,7 @@ fn node(out: &mut String, shape: &Shape, spot: Spot) {
     let (fill, stroke) = colours(shape.state());
     let mut told = vec![shape.name.clone(), standing(shape)];
     told.extend(shape.notes.iter().cloned());
-    told.extend(shape.outside.iter().map(|who| format!("after job {who}")));
+    told.extend(shape.outside.iter().map(|outside| format!("after {}{}", outside.who, condition(outside.on))));
     let (middle, top) = (spot.x + spot.width / 2.0, spot.y - HEIGHT / 2.0);
     let _ = writeln!(
         out,
@@ -180,11 +180,14 @@ mod tests {
 
     fn graph() -> Graph {
         let edge = |on: &str| json!([{ "task_id": "1", "on": on }]);
-        Graph::of(&json!({ "nodes": [
+        Graph::of(
+            &json!({ "nodes": [
             { "node": "<a> & \"b\"", "task_id": "1", "state": "dead", "last_error": { "type": "E", "message": "</text><script>" } },
             { "node": "alert", "task_id": "2", "state": "success", "depends_on": edge("failure") },
             { "node": "任务:发送".repeat(20), "task_id": "3", "state": "pending", "blocked": true, "depends_on": edge("success") },
-        ] }))
+        ] }),
+            &Default::default(),
+        )
     }
 
     #[test]

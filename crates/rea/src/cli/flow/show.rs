@@ -10,7 +10,8 @@ use super::super::show::{self, Screen, line, pair, word};
 use super::super::whole::whole_flow;
 use super::super::{Exit, Failure, Reach};
 use super::graph::{Graph, add, counted, state_of};
-use super::{picture, tree};
+use super::runs::{Earlier, earlier};
+use super::{picture, tree, wrong};
 use crate::http::query::encode;
 
 const EXAMPLES: &str = "Examples:
@@ -43,28 +44,30 @@ impl Show {
         let mut road = Road::open(&self.reach).await?;
         let asked = self.ask(&mut road).await;
         road.close().await;
-        let (flow, exact) = asked?;
+        let (flow, exact, earlier) = asked?;
         let title = || format!("{} {}", word(&flow["name"]), word(&flow["flow_id"]));
         if self.reach.json {
             show::json(&exact)?;
         } else if self.dot {
-            line(picture::dot(&title(), &Graph::of(&flow)))?;
+            line(picture::dot(&title(), &Graph::of(&flow, &earlier)))?;
         } else if self.svg {
-            line(picture::svg(&title(), &Graph::of(&flow)))?;
+            line(picture::svg(&title(), &Graph::of(&flow, &earlier)))?;
         } else {
-            draw(&flow)?;
+            draw(&flow, &earlier)?;
         }
         Ok(Exit::Ok)
     }
 
-    async fn ask(&self, road: &mut Road) -> Result<(Value, Exact), Failure> {
+    async fn ask(&self, road: &mut Road) -> Result<(Value, Exact, Earlier), Failure> {
         let id = whole_flow(road, &self.id).await?;
-        road.get_exact(&format!("/flows/{}", encode(&id)), Duration::ZERO).await
+        let (flow, exact) = road.get_exact(&format!("/flows/{}", encode(&id)), Duration::ZERO).await?;
+        let earlier = if self.reach.json { Earlier::new() } else { earlier(road, &flow).await? };
+        Ok((flow, exact, earlier))
     }
 }
 
-/// The flow in words, and its tree.
-pub(super) fn draw(flow: &Value) -> Result<(), Failure> {
+/// The flow in words, its tree, and what went wrong in it.
+pub(super) fn draw(flow: &Value, earlier: &Earlier) -> Result<(), Failure> {
     let screen = Screen::stdout();
     pair("flow", word(&flow["flow_id"]))?;
     pair("name", word(&flow["name"]))?;
@@ -88,17 +91,27 @@ pub(super) fn draw(flow: &Value) -> Result<(), Failure> {
     pair("jobs", format!("{}: {}", flow["jobs"], counted(&counts, paint)))?;
     line("")?;
     let strokes = if show::is_utf8() { tree::UNICODE } else { tree::ASCII };
-    tree::lines(&Graph::of(flow), &strokes, paint).iter().try_for_each(line)?;
+    tree::lines(&Graph::of(flow, earlier), &strokes, screen.width(), paint).iter().try_for_each(line)?;
+    let total = |state: &str| counts.iter().find(|(known, _)| *known == state).map_or(0, |(_, n)| *n);
+    for wrong in [
+        wrong::dead(&wrong::named(flow, "dead"), total("dead")),
+        wrong::held(&wrong::named(flow, "held"), total("held")),
+    ] {
+        if !wrong.is_empty() {
+            line("")?;
+            wrong.iter().try_for_each(line)?;
+        }
+    }
     next_step(flow)
 }
 
-/// `2 of 3`: which run it is, and how many there may be by themselves.
+/// Which run it is; of a flow that is run again by itself also how many runs it may have so.
 fn run(flow: &Value) -> String {
     let (attempt, tries, most) = (&flow["attempt"], &flow["tries"], &flow["max_attempts"]);
-    match (tries == attempt, most.as_u64()) {
-        (true, Some(1)) if *attempt == 1 => "1, the only one by itself".to_owned(),
-        (true, _) => format!("{attempt} of {most}"),
-        (false, _) => format!("{attempt}; {tries} of {most} since a person asked for it"),
+    match (most.as_u64(), tries == attempt) {
+        (Some(1), _) => attempt.to_string(),
+        (_, true) => format!("{attempt} of {most}"),
+        (_, false) => format!("{attempt}; try {tries} of {most} since a person asked"),
     }
 }
 
@@ -113,4 +126,21 @@ fn next_step(flow: &Value) -> Result<(), Failure> {
         _ => return Ok(()),
     };
     line(format!("\n{next}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_run_is_its_number_and_a_try_where_there_may_be_several() {
+        for (attempt, tries, most, told) in
+            [(1, 1, 1, "1"), (4, 1, 1, "4"), (2, 2, 3, "2 of 3"), (4, 1, 3, "4; try 1 of 3 since a person asked")]
+        {
+            let flow = json!({ "attempt": attempt, "tries": tries, "max_attempts": most });
+            assert_eq!(run(&flow), told);
+        }
+    }
 }

@@ -1,6 +1,8 @@
 //! A flow as a tree of lines: each node once, below the last of those that it waits for; the others are named.
 
-use super::graph::{Graph, Shape, add, counted};
+use unicode_width::UnicodeWidthStr;
+
+use super::graph::{Graph, Shape, add, condition, counted};
 
 /// Most lines. What is not drawn is counted.
 const LINES: usize = 200;
@@ -8,6 +10,8 @@ const LINES: usize = 200;
 const CHILDREN: usize = 20;
 /// Deepest line.
 const DEPTH: usize = 40;
+/// Room for a node's words at least, however deep it stands.
+const ROOM_MIN: usize = 24;
 
 /// What lines are drawn with.
 pub(super) struct Strokes {
@@ -41,8 +45,28 @@ struct Tree<'g> {
     sums: Vec<Counts>,
 }
 
-/// The lines. `paint` colours a text by its state.
-pub(super) fn lines(graph: &Graph, strokes: &Strokes, paint: impl Fn(&str, &str) -> String) -> Vec<String> {
+/// A word of a line: what it looks like, and how wide it is.
+struct Word {
+    /// Columns before it.
+    gap: usize,
+    text: String,
+    width: usize,
+}
+
+impl Word {
+    fn new(gap: usize, plain: &str, text: String) -> Word {
+        Word { gap, text, width: plain.width() }
+    }
+}
+
+/// The lines; on a terminal that is `width` columns wide a node that is too long goes on below itself. `paint` colours a
+/// text by its state.
+pub(super) fn lines(
+    graph: &Graph,
+    strokes: &Strokes,
+    width: Option<usize>,
+    paint: impl Fn(&str, &str) -> String,
+) -> Vec<String> {
     let tree = Tree::of(graph);
     let roots: Vec<usize> = (0..graph.shapes.len()).filter(|place| tree.above[*place].is_none()).collect();
     let mut todo = vec![];
@@ -54,8 +78,11 @@ pub(super) fn lines(graph: &Graph, strokes: &Strokes, paint: impl Fn(&str, &str)
             Todo::More { jobs, .. } if lines.len() >= LINES => sum_up(&mut left, &jobs),
             Todo::More { prefix, jobs } => lines.push(format!("{prefix}{}", more(strokes, &jobs, &paint))),
             Todo::Shape { place, prefix, depth, stroke, below } => {
-                lines.push(format!("{prefix}{stroke}{}", tree.line(place, &paint)));
-                tree.push(&mut todo, &tree.below[place], &format!("{prefix}{below}"), depth + 1, strokes, false);
+                let beneath = format!("{prefix}{below}");
+                let guide = if tree.below[place].is_empty() { "   " } else { strokes.down };
+                let heads = [format!("{prefix}{stroke}"), format!("{beneath}{guide}")];
+                lines.extend(wrapped(&tree.words(place, &paint), &heads, width));
+                tree.push(&mut todo, &tree.below[place], &beneath, depth + 1, strokes, false);
             }
         }
     }
@@ -68,6 +95,31 @@ pub(super) fn lines(graph: &Graph, strokes: &Strokes, paint: impl Fn(&str, &str)
 fn more(strokes: &Strokes, jobs: &Counts, paint: impl Fn(&str, &str) -> String) -> String {
     let all: u64 = jobs.iter().map(|(_, n)| n).sum();
     format!("{} {all} more: {}", strokes.more, counted(jobs, paint))
+}
+
+/// The words of a part of a line, which stands apart from what is before it.
+fn split(part: &str) -> Vec<Word> {
+    let each = part.split(' ').enumerate();
+    each.map(|(n, word)| Word::new(if n == 0 { 2 } else { 1 }, word, word.to_owned())).collect()
+}
+
+/// The words behind the first of the heads, and behind the second where there is no room for more.
+fn wrapped(words: &[Word], heads: &[String; 2], width: Option<usize>) -> Vec<String> {
+    let (mut lines, mut line) = (vec![], heads[0].clone());
+    let mut filled = 0;
+    for word in words {
+        let room = width.map(|width| width.saturating_sub(heads[lines.len().min(1)].width()).max(ROOM_MIN));
+        if filled > 0 && room.is_some_and(|room| filled + word.gap + word.width > room) {
+            lines.push(std::mem::replace(&mut line, heads[1].clone()));
+            filled = 0;
+        }
+        let gap = if filled > 0 { word.gap } else { 0 };
+        line.push_str(&" ".repeat(gap));
+        line.push_str(&word.text);
+        filled += gap + word.width;
+    }
+    lines.push(line);
+    lines
 }
 
 fn sum_up(sum: &mut Counts, jobs: &Counts) {
@@ -130,24 +182,20 @@ impl<'g> Tree<'g> {
         (ranked, rest)
     }
 
-    fn line(&self, place: usize, paint: impl Fn(&str, &str) -> String) -> String {
+    fn words(&self, place: usize, paint: impl Fn(&str, &str) -> String) -> Vec<Word> {
         let shape = &self.graph.shapes[place];
-        let mut parts = vec![self.name(shape, self.above[place])];
-        parts.push(match shape.counts.as_slice() {
-            [(state, 1)] => paint(state, state),
-            counts => counted(counts, paint),
-        });
-        parts.extend(shape.notes.iter().cloned());
-        parts.join("  ")
+        let mut words = split(&self.name(shape, self.above[place]));
+        let (plain, told) = match shape.counts.as_slice() {
+            [(state, 1)] => ((*state).to_owned(), paint(state, state)),
+            counts => (counted(counts, |_, text| text.to_owned()), counted(counts, paint)),
+        };
+        words.push(Word::new(2, &plain, told));
+        words.extend(shape.notes.iter().flat_map(|note| split(note)));
+        words
     }
 
     /// The name, under which condition it runs, and whom else it waits for.
     fn name(&self, shape: &Shape, above: Option<usize>) -> String {
-        let condition = |on: &str| match on {
-            "failure" => " (on failure)",
-            "finished" => " (after its end)",
-            _ => "",
-        };
         let mut name = shape.name.clone();
         let mut others = vec![];
         for link in &shape.parents {
@@ -157,7 +205,7 @@ impl<'g> Tree<'g> {
                 others.push(format!("{}{}", self.graph.shapes[link.parent].name, condition(link.on)));
             }
         }
-        others.extend(shape.outside.iter().map(|who| format!("job {who}")));
+        others.extend(shape.outside.iter().map(|outside| format!("{}{}", outside.who, condition(outside.on))));
         if others.is_empty() {
             return name;
         }
@@ -176,7 +224,17 @@ mod tests {
     use super::*;
 
     fn drawn(nodes: Value) -> Vec<String> {
-        lines(&Graph::of(&json!({ "nodes": nodes })), &UNICODE, |_, text| text.to_owned())
+        drawn_in(nodes, None)
+    }
+
+    fn drawn_in(nodes: Value, width: Option<usize>) -> Vec<String> {
+        let graph = Graph::of(&json!({ "nodes": nodes }), &Default::default());
+        lines(
+            &graph,
+            &UNICODE,
+            width,
+            |state, text| if width.is_some() { format!("<{state}>{text}") } else { text.to_owned() },
+        )
     }
 
     fn node(name: &str, state: &str, after: &[(&str, &str)]) -> Value {
@@ -203,6 +261,23 @@ mod tests {
                 "   ├─ report [also after fetch]  skipped",
                 "   ├─ alert (on failure)  success",
                 "   └─ tidy (after its end) [also after fetch (on failure), job elsewhere elsewhere]  success",
+            ]
+        );
+    }
+
+    #[test]
+    fn on_a_narrow_terminal_a_node_goes_on_below_itself() {
+        let mut clean = node("clean", "dead", &[("fetch", "success"), ("elsewhere", "failure")]);
+        clean["last_error"] = json!({ "type": "ValueError", "message": "the row has no price" });
+        let nodes = json!([node("fetch", "success", &[]), clean, node("report", "skipped", &[("clean", "success")])]);
+        assert_eq!(
+            drawn_in(nodes, Some(40)),
+            [
+                "fetch  <success>success",
+                "└─ clean [also after job elsewhere",
+                "   │  elsewhere (on failure)]  <dead>dead",
+                "   │  ValueError: the row has no price",
+                "   └─ report  <skipped>skipped",
             ]
         );
     }

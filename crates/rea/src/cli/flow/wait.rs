@@ -1,4 +1,5 @@
-//! Waiting for the end of a flow, all the runs that it has by itself included. What goes wrong meanwhile is told on stderr.
+//! Waiting for the end of a flow, all the runs that it has by itself included, or until only a person can let it go on. What
+//! goes wrong meanwhile is told on stderr.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use super::super::road::{Exact, Road};
 use super::super::show::{self, word};
 use super::super::{Exit, Failure, ends};
 use super::graph::state_of;
+use super::runs::earlier;
 use super::show::draw;
 use crate::http::query::encode;
 
@@ -31,10 +33,11 @@ pub(in crate::cli) fn needs_a_server(road: &Road, wait: Option<Duration>) -> Res
     }
 }
 
-/// Waits for the end of the flow for at most `limit`; draws it, or prints it as JSON.
+/// Waits for the end of the flow, or until it waits for a person, for at most `limit`; draws it, or prints it as JSON.
 pub(in crate::cli) async fn wait(road: &mut Road, id: &str, limit: Duration, json: bool) -> Result<Exit, Failure> {
     let begun = Instant::now();
-    let mut told = Told::default();
+    // A run that is over before the first look is told of too.
+    let mut told = Told { run: id.to_owned(), ..Told::default() };
     loop {
         let left = limit.saturating_sub(begun.elapsed()).min(POLL);
         let asked = Instant::now();
@@ -43,7 +46,13 @@ pub(in crate::cli) async fn wait(road: &mut Road, id: &str, limit: Duration, jso
         let state = flow["state"].as_str().unwrap_or_default();
         let id = word(&flow["flow_id"]);
         if state != "running" {
-            return ended(&flow, &exact, json);
+            print(road, &flow, &exact, json).await?;
+            return ended(&flow);
+        }
+        if let Some(held) = needs_a_person(&flow) {
+            print(road, &flow, &exact, json).await?;
+            let decide = ends::decide(held["task_id"].as_str().unwrap_or_default());
+            return Err(Failure::new(Exit::Failed, format!("flow {id} waits for a person: {}", how(held))).hint(decide));
         }
         if begun.elapsed() >= limit {
             return Err(Failure::new(Exit::TimedOut, format!("flow {id} is still running; it goes on"))
@@ -58,11 +67,30 @@ pub(in crate::cli) async fn newest(road: &mut Road, id: &str, wait: Duration) ->
     road.get_exact(&format!("/flows/{}?wait={:.3}", encode(id), wait.as_secs_f64()), wait).await
 }
 
-fn ended(flow: &Value, exact: &Exact, json: bool) -> Result<Exit, Failure> {
+/// The held job that a person must decide about before anything of the flow goes on; none while something else does.
+pub(in crate::cli) fn needs_a_person(flow: &Value) -> Option<&Value> {
+    let nodes = flow["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mine: HashSet<&str> = nodes.iter().filter_map(|node| node["task_id"].as_str()).collect();
+    // Who waits for others of the flow goes on when they do.
+    let elsewhere = |edge: &Value| {
+        let is_open = edge["settled"].is_null() && !show::at_rest(edge);
+        is_open && !edge["task_id"].as_str().is_some_and(|id| mine.contains(id))
+    };
+    let goes_on = |node: &Value| match node["blocked"] == true {
+        true => node["depends_on"].as_array().into_iter().flatten().any(elsewhere),
+        false => !show::at_rest(node),
+    };
+    nodes.iter().find(|node| node["state"] == "held").filter(|_| !nodes.iter().any(goes_on))
+}
+
+async fn print(road: &mut Road, flow: &Value, exact: &Exact, json: bool) -> Result<(), Failure> {
     match json {
-        true => show::json(exact)?,
-        false => draw(flow)?,
+        true => show::json(exact),
+        false => draw(flow, &earlier(road, flow).await?),
     }
+}
+
+fn ended(flow: &Value) -> Result<Exit, Failure> {
     if flow["state"] == "success" {
         return Ok(Exit::Ok);
     }
@@ -92,11 +120,10 @@ impl Told {
     /// Tells what went wrong and is new, and that another run has begun.
     fn tell(&mut self, flow: &Value) {
         let run = word(&flow["flow_id"]);
-        if !self.run.is_empty() && self.run != run {
+        if self.run != run {
             show::note(&format!("the flow is run again: run {} is {run}", flow["attempt"]));
-            *self = Told::default();
+            *self = Told { run, ..Told::default() };
         }
-        self.run = run;
         for node in flow["nodes"].as_array().into_iter().flatten() {
             let wrong = matches!(node["state"].as_str(), Some("dead" | "failed" | "held"));
             if !wrong || self.more {
@@ -114,5 +141,32 @@ impl Told {
             self.nodes.insert(told);
             show::note(&how(node));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_flow_waits_for_a_person_once_nothing_else_of_it_goes_on() {
+        let edge = |id: &str, state: &str| json!({ "task_id": id, "state": state, "settled": null });
+        let held = json!({ "node": "pay", "task_id": "1", "state": "held" });
+        let blocked = |edges: Value| json!({ "node": "send", "task_id": "2", "state": "pending", "blocked": true, "depends_on": edges });
+        let other = |state: &str| json!({ "node": "other", "task_id": "3", "state": state, "blocked": false });
+        let needs = |nodes: &[&Value]| needs_a_person(&json!({ "nodes": nodes })).map(|node| node["node"].clone());
+        let below = blocked(json!([edge("1", "held")]));
+        assert_eq!(needs(&[&below, &held]), Some("pay".into()));
+        for ended in ["success", "dead", "cancelled", "skipped", "held"] {
+            assert!(needs(&[&held, &below, &other(ended)]).is_some(), "{ended}");
+        }
+        for open in ["pending", "dispatched", "running", "failed"] {
+            assert_eq!(needs(&[&held, &below, &other(open)]), None, "{open}");
+        }
+        let out = |state: &str| blocked(json!([edge("1", "held"), edge("9", state)]));
+        assert_eq!((needs(&[&held, &out("running")]), needs(&[&held, &out("held")])), (None, Some("pay".into())));
+        assert_eq!(needs(&[&other("success"), &other("dead")]), None);
     }
 }

@@ -1,4 +1,5 @@
-//! What a flow waits for: its jobs that are open, and the first of them that is in the way, asked why.
+//! What a flow waits for: its jobs that are open, and the first of them that is in the way, asked why. Of one that has died:
+//! what it died of.
 
 use serde_json::{Value, json};
 
@@ -7,6 +8,7 @@ use super::super::road::Road;
 use super::super::show::{Screen, line, word};
 use super::super::why::print_job;
 use super::graph::state_of;
+use super::wrong;
 use crate::http::query::encode;
 
 /// Most open jobs that are named.
@@ -31,6 +33,7 @@ pub(in crate::cli) async fn ask(road: &mut Road, id: &str) -> Result<Value, Fail
     Ok(json!({
         "flow_id": flow["flow_id"], "name": flow["name"], "state": flow["state"], "next": flow["next"],
         "jobs": flow["jobs"], "open": flow["open"], "open_jobs": named.collect::<Value>(), "why": why,
+        "dead": flow["dead"], "dead_jobs": wrong::named(&flow, "dead"),
     }))
 }
 
@@ -39,6 +42,8 @@ pub(in crate::cli) fn print(answer: &Value) -> Result<(), Failure> {
     let (id, state) = (word(&answer["flow_id"]), answer["state"].as_str().unwrap_or_default());
     let Some(first) = answer["open_jobs"].get(0) else {
         line(format!("flow {id} has ended: {state}"))?;
+        let dead = answer["dead"].as_u64().unwrap_or_default();
+        wrong::dead(&answer["dead_jobs"], dead).iter().try_for_each(line)?;
         return match (state, answer["next"].as_str()) {
             (_, Some(next)) => line(format!("it has been run again: rea why {next}")),
             ("dead" | "cancelled", None) => line(format!("what helps: rea flow retry {id}")),

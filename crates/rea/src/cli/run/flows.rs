@@ -1,5 +1,5 @@
 //! The lines of a batch that are flows: each is stored by itself, waited for with all the runs that it has by itself, and
-//! gives a row for each node and one for the whole.
+//! gives a row for each node and one for the whole. One that only a person can let go on is `held`, as a single job would be.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::flight::{ASK_MAX, Ends, Flight, Halt, bad_of, no_answer};
 use super::line::Order;
 use super::rows::Row;
-use crate::cli::flow::wait::newest;
+use crate::cli::flow::wait::{needs_a_person, newest};
 use crate::cli::{Exit, Failure};
 use crate::wire::time;
 
@@ -49,10 +49,14 @@ impl Flight {
         let mut wait = limit;
         for (line, id) in round {
             let (flow, _) = newest(&mut self.road, &id.to_string(), std::mem::take(&mut wait)).await?;
-            if flow["state"] != "running" && !(self.plan.retry && self.runs_again(&flow).await?) {
-                self.flow_ended(line, &flow).await?;
-                self.flows.remove(&line);
-            }
+            let state = match flow["state"].as_str().unwrap_or_default() {
+                "running" if needs_a_person(&flow).is_some() => "held",
+                "running" => continue,
+                _ if self.plan.retry && self.runs_again(&flow).await? => continue,
+                ended => ended,
+            };
+            self.flow_ended(line, &flow, state).await?;
+            self.flows.remove(&line);
         }
         Ok(())
     }
@@ -67,8 +71,8 @@ impl Flight {
         Ok(self.road.try_post(&path, Vec::new(), Duration::ZERO).await?.is_ok())
     }
 
-    /// Writes the rows of a flow that has ended.
-    async fn flow_ended(&mut self, line: u64, flow: &Value) -> Result<(), Halt> {
+    /// Writes the rows of a flow that has ended, or is held: then without those of its jobs that wait for what is held.
+    async fn flow_ended(&mut self, line: u64, flow: &Value, state: &str) -> Result<(), Halt> {
         let mut names: Vec<(JobId, &str)> = vec![];
         for node in flow["nodes"].as_array().into_iter().flatten() {
             if let Some(id) = node["task_id"].as_str().and_then(|id| id.parse().ok()) {
@@ -99,7 +103,7 @@ impl Flight {
                 }
             }
         }
-        let (id, state) = (flow["flow_id"].as_str().unwrap_or_default(), flow["state"].as_str().unwrap_or_default());
+        let id = flow["flow_id"].as_str().unwrap_or_default();
         self.row(&Row { line, task_id: None, state, result: None, error: None, flow: Some((id, &rows)) })?;
         Ok(())
     }
