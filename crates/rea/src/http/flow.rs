@@ -32,8 +32,25 @@ pub(super) async fn show(State(shared): State<Shared>, Path(text): Path<String>,
         None => shared.client().flow(id).await?,
         Some(limit) => wait(&shared, id, limit).await?,
     };
-    let flow = flow.ok_or(FlowRefusal::NotFound)?;
+    let Some(flow) = flow else { return Err(no_flow(&shared, id).await) };
     Ok(json(StatusCode::OK, &FlowView::from(&flow)))
+}
+
+/// There is no such flow. Who gave the id of a job is told so, and which flow it is of.
+async fn no_flow(shared: &Shared, id: JobId) -> Problem {
+    match shared.client().get(id).await {
+        Ok(None) => FlowRefusal::NotFound.into(),
+        Ok(Some(job)) => {
+            let problem = Problem::new(Code::NotFound, format!("{id} is a job, not a flow"));
+            match job.place {
+                Some(place) => {
+                    problem.hint(format!("it is the node \"{}\" of the flow {}", clip(&place.node), place.flow))
+                }
+                None => problem.hint(format!("it is of no flow: rea job {id}")),
+            }
+        }
+        Err(error) => error.into(),
+    }
 }
 
 /// Waits for the flow's end, but not past the server's.
@@ -55,6 +72,7 @@ pub(super) async fn retry(State(shared): State<Shared>, Path(text): Path<String>
         Err(refusal @ FlowRefusal::Ended(_)) => {
             Err(Problem::from(refusal).hint("to run all of it again: {\"retry\": \"all\"}"))
         }
+        Err(FlowRefusal::NotFound) => Err(no_flow(&shared, id).await),
         Err(refusal) => Err(refusal.into()),
     }
 }
@@ -109,11 +127,15 @@ struct Cancelled {
 /// `POST /flows/{id}/cancel`: 200 also when some of its jobs are still being stopped.
 pub(super) async fn cancel(State(shared): State<Shared>, Path(text): Path<String>, body: Body) -> Answer {
     nothing(body).await?;
-    let done = shared.client().cancel_flow(id(&text)?).await?;
-    let done = done.map_err(|refusal| match refusal {
-        FlowRefusal::Ended(_) => Problem::from(refusal).hint("there is nothing left to cancel"),
-        _ => refusal.into(),
-    })?;
+    let id = id(&text)?;
+    let done = match shared.client().cancel_flow(id).await? {
+        Ok(done) => done,
+        Err(FlowRefusal::NotFound) => return Err(no_flow(&shared, id).await),
+        Err(refusal @ FlowRefusal::Ended(_)) => {
+            return Err(Problem::from(refusal).hint("there is nothing left to cancel"));
+        }
+        Err(refusal) => return Err(refusal.into()),
+    };
     let stopping = done.iter().filter(|job| job.life.state.is_active()).count();
     Ok(json(StatusCode::OK, &Cancelled { cancelled: done.len() - stopping, stopping }))
 }

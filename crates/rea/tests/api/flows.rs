@@ -233,6 +233,20 @@ async fn a_flow_that_is_asked_for_as_a_job_is_told_to_be_one() {
     }
     let none = bed.get("/jobs/0193793e-7f00-7000-8000-000000000001").await.1;
     assert_eq!(none["detail"], "no such job");
+    // The other way round.
+    let job = node(&bed.get(&format!("/flows/{flow}")).await.1, "a")["task_id"].as_str().unwrap().to_owned();
+    for answer in [
+        bed.get(&format!("/flows/{job}")).await,
+        bed.get(&format!("/flows/{job}?wait=0.1")).await,
+        bed.post(&format!("/flows/{job}/retry"), "{}").await,
+        bed.post(&format!("/flows/{job}/cancel"), "{}").await,
+    ] {
+        assert_eq!(
+            (code(&answer), &answer.1["detail"]),
+            ((404, "not_found"), &json!(format!("{job} is a job, not a flow")))
+        );
+        assert_eq!(answer.1["hint"], format!("it is the node \"a\" of the flow {flow}"));
+    }
     bed.end().await;
 }
 
