@@ -94,6 +94,19 @@ pub enum FlowError<E> {
     Cycle(Vec<String>),
 }
 
+impl<E> FlowError<E> {
+    /// The node at fault, as the request names it; `None` = the flow.
+    #[must_use]
+    pub fn node(&self) -> Option<&str> {
+        match self {
+            FlowError::Flow { node, .. } => node.as_deref(),
+            // A job of a node over a list has its place in the list behind the node's name.
+            FlowError::Job { node, .. } => Some(node.rsplit_once('[').map_or(&**node, |(node, _)| node)),
+            FlowError::Cycle(_) => None,
+        }
+    }
+}
+
 impl<E: fmt::Display> fmt::Display for FlowError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -2,10 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::catalogue::TaskSpec;
+use crate::chance::Chance;
+use crate::defaults::Defaults;
 use crate::flow::{EdgeKind, FlowRetry};
-use crate::flow_request::{FLOW_TASK, FlowRequest, MapOver, NodeEdge, NodeRequest};
+use crate::flow_request::{FLOW_TASK, FlowError, FlowRequest, MapOver, NodeEdge, NodeRequest};
 use crate::ids::JobId;
-use crate::new_job::Invalid;
+use crate::limits::Limits;
+use crate::new_job::{Invalid, JobRequest};
 use crate::template::Template;
 use crate::time::Timestamp;
 
@@ -95,6 +99,24 @@ impl FlowTemplate {
         }
     }
 
+    /// Whether the flow can be made, as far as it shows without the code of its tasks: its nodes, how they depend on each other,
+    /// and the fields of its jobs. `wrong` says what is wrong with a job.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check<E>(&self, limits: &Limits, wrong: impl Fn(Invalid) -> E) -> Result<(), FlowError<E>> {
+        let (task, defaults, now) = (TaskSpec::default(), Defaults::default(), Timestamp::default());
+        let resolve = |job: JobRequest, chance: &mut Chance| {
+            job.resolve_with(&task, &defaults, limits, now, chance).map_err(&wrong)
+        };
+        self.request().build(limits, now, &mut Chance::new(0), resolve).map(drop)
+    }
+
+    /// The tasks of its nodes.
+    pub fn tasks(&self) -> impl Iterator<Item = &str> {
+        self.nodes.iter().map(|node| node.job.task.as_str())
+    }
+
     /// The job that submits the flow: the engine does it itself.
     #[must_use]
     pub fn job(&self) -> Template {
@@ -122,7 +144,6 @@ impl FlowTemplate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::new_job::JobRequest;
 
     fn request() -> FlowRequest {
         let node = |name: &str, map| NodeRequest {
@@ -161,5 +182,38 @@ mod tests {
         let mut keyed = request();
         keyed.nodes[1].job.key = Some("k".to_owned());
         assert!(FlowTemplate::of(keyed).unwrap_err().problem.starts_with("node \"b\": "));
+    }
+
+    #[test]
+    fn a_flow_that_no_tick_could_make_is_told_without_its_code() {
+        let check = |change: fn(&mut FlowRequest)| {
+            let mut flow = request();
+            flow.nodes.iter_mut().for_each(|node| node.depends_on.clear());
+            flow.nodes[0].job.args = "[]".to_owned();
+            change(&mut flow);
+            FlowTemplate::of(flow)
+                .unwrap()
+                .check(&Limits::default(), |invalid| invalid)
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(check(|_| {}), Ok(()));
+        for (change, said) in [
+            (
+                (|flow| flow.nodes[1].depends_on = success("aa")) as fn(&mut FlowRequest),
+                "node \"b\": depends_on: there is no node \"aa\"",
+            ),
+            (|flow| flow.nodes[0].depends_on = success("c"), "wait for each other: "),
+            (|flow| flow.nodes[0].job.args = r#"[{"$item": true}]"#.to_owned(), "but the node has no map"),
+            (|flow| flow.nodes[2].map = Some(MapOver::Result("z".to_owned())), "there is no node \"z\""),
+            (|flow| flow.nodes[0].job.priority = Some(99), "node \"a\": priority: "),
+            (|flow| flow.max_attempts = Some(0), "max_attempts: "),
+        ] {
+            let told = check(change).unwrap_err();
+            assert!(told.contains(said), "{said}: {told}");
+        }
+    }
+
+    fn success(on: &str) -> Vec<NodeEdge> {
+        vec![NodeEdge { on: on.to_owned(), kind: EdgeKind::Success }]
     }
 }

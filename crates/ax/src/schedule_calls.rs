@@ -13,6 +13,7 @@ use ax_model::store::{DayTotals, StoreError};
 use ax_model::{Invalid, Timestamp};
 
 use crate::client::Client;
+use crate::enqueue_error::EnqueueError;
 use crate::flows::SubmitError;
 use crate::schedules::{self, job_of};
 
@@ -219,7 +220,13 @@ impl Client {
         let mut specs = Vec::with_capacity(said.len());
         for (request, text) in said {
             let name = request.name.clone();
-            let spec = request.resolve(self.limits()).map_err(|wrong| (name, ScheduleError::Invalid(wrong)))?;
+            let spec = request.resolve(self.limits()).map_err(|wrong| (name.clone(), ScheduleError::Invalid(wrong)))?;
+            // The code of its tasks may not be loaded yet: what shows without it is checked.
+            if let Some(flow) = FlowTemplate::of_job(&spec.template.task, &spec.template.args) {
+                let wrong = |invalid| EnqueueError::Invalid { index: 0, invalid };
+                let checked = flow.check(self.limits(), wrong).map_err(SubmitError::Flow);
+                checked.map_err(|error| (name, ScheduleError::Flow(Box::new(error))))?;
+            }
             specs.push((spec, text));
         }
         let none = |error: StoreError| (String::new(), ScheduleError::Store(error));

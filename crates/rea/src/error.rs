@@ -186,6 +186,12 @@ impl Problem {
         &self.0.detail
     }
 
+    /// The node of a flow that it is about.
+    #[must_use]
+    pub(crate) fn node(&self) -> Option<&str> {
+        self.0.more.get("node").and_then(Value::as_str)
+    }
+
     /// The document.
     #[must_use]
     pub fn document(&self) -> Value {

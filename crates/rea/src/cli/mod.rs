@@ -7,6 +7,7 @@ mod bench;
 mod callback;
 mod config;
 mod db;
+mod declared;
 mod ends;
 mod enqueue;
 mod exit;

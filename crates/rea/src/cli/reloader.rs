@@ -7,8 +7,7 @@ use ax::Engine;
 use tokio::runtime::Handle;
 use tokio::signal::unix::Signal;
 
-use super::serve::{declare, declare_limits};
-use super::{Failure, load_error};
+use super::{Failure, declared, load_error};
 use crate::error::{Code, Problem};
 use crate::settings::{self, Given};
 use crate::workers::{Pool, Reloaded, watch};
@@ -42,10 +41,12 @@ impl Reloader {
             let given = Arc::clone(&self.given);
             let read = tokio::task::spawn_blocking(move || settings::serve(&given));
             let settings = read.await.map_err(|panic| panic.to_string())?.map_err(|bad| text(&bad.into()))?;
-            declare_limits(&self.engine.client(), settings.limits).await.map_err(|failure| text(&failure))?;
+            let client = self.engine.client();
+            declared::limits(&client, settings.limits).await.map_err(|failure| text(&failure))?;
             let reloaded = self.pool.reload(settings.commands).await;
             let reloaded = reloaded.map_err(|error| text(&load_error::failure(&format!("{error:#}"))))?;
-            declare(&self.engine, settings.schedules).await.map_err(|failure| text(&failure))?;
+            declared::schedules(&client, settings.schedules.clone()).await.map_err(|failure| text(&failure))?;
+            declared::warn_of_unknown_tasks(&client, &settings.schedules, &reloaded.tasks).await;
             Ok::<Reloaded, String>(reloaded)
         };
         match loaded.await {

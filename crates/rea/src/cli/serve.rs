@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ax::model::State;
-use ax::{Client, Engine, Journal, LimitWrite, OpenError, StopReport};
+use ax::{Engine, Journal, OpenError, StopReport};
 use clap::Args;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::reloader::Reloader;
 use super::road::cannot_open;
-use super::{Exit, Failure, load_error, open_files, rotate};
+use super::{Exit, Failure, declared, load_error, open_files, rotate};
 use crate::callback;
 use crate::http::feed::{Feed, Tee};
 use crate::http::guard::Guard;
@@ -207,7 +207,7 @@ pub(super) async fn start(
     engine.announce(&url).map_err(trouble)?;
     let pool = pool(settings, &url).await?;
     let client = engine.client();
-    declare_limits(&client, settings.limits.clone()).await?;
+    declared::limits(&client, settings.limits.clone()).await?;
     let callbacks =
         settings.callbacks.as_ref().map(|callbacks| Arc::new(callback::runner(callbacks, &client, http)) as _);
     engine.start_with(Arc::clone(&pool) as _, callbacks).await.map_err(trouble)?;
@@ -266,15 +266,6 @@ impl Server {
     }
 }
 
-/// Sets the limits of the file of settings that have changed there since they were last set from it.
-pub(super) async fn declare_limits(client: &Client, limits: Vec<LimitWrite>) -> Result<(), Failure> {
-    if limits.is_empty() {
-        return Ok(());
-    }
-    let set = client.set_limits(limits).await.map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?;
-    set.map(|_| ()).map_err(|invalid| Failure::new(Exit::Usage, invalid.to_string()))
-}
-
 /// A socket of the runtime that will serve it.
 fn bind(address: SocketAddr, http: &Handle) -> Result<TcpListener, Failure> {
     let _http = http.enter();
@@ -301,16 +292,11 @@ fn url_of(address: SocketAddr) -> String {
 
 /// Takes in what the file says of schedules, then starts.
 async fn begin(settings: &settings::Serve, engine: &Engine, host: Host, http: &Handle) -> Result<Server, Failure> {
-    declare(engine, settings.schedules.clone()).await?;
-    start(settings, engine, host, http).await
-}
-
-/// Takes in the schedules of the file: those that it has no more are paused.
-pub(super) async fn declare(engine: &Engine, said: Vec<settings::Declared>) -> Result<(), Failure> {
-    engine.client().declare_schedules(said).await.map_err(|(name, error)| match error {
-        ax::ScheduleError::Store(error) => Failure::new(Exit::Unreachable, error.to_string()),
-        error => Failure::new(Exit::Usage, format!("schedules.{name}: {error}")).hint("see [schedules] in rea.toml"),
-    })
+    let client = engine.client();
+    declared::schedules(&client, settings.schedules.clone()).await?;
+    let server = start(settings, engine, host, http).await?;
+    declared::warn_of_unknown_tasks(&client, &settings.schedules, &[]).await;
+    Ok(server)
 }
 
 /// What runs jobs: worker processes for the code, and commands.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ax::model::catalogue::nearest;
+use ax::model::flow_template::FlowTemplate;
 use ax::model::limits::{Limits, MAX_SPAN_MS};
 use ax::model::schedule::{EVERY_MIN_MS, ScheduleRequest};
 use serde::Serialize;
@@ -52,6 +53,18 @@ const KWARGS: &str = "kwargs";
 const FLOW: &str = "flow";
 const FLOW_FORM: &str = "[schedules.nightly.flow]\nname = \"nightly\"\nnodes.fetch = { task = \"m:fetch\" }";
 
+/// What a flow is checked with here: as wide as the settings allow, because the server's own limits are read beside.
+const WIDEST: Limits = Limits {
+    args_bytes: usize::MAX,
+    result_bytes: usize::MAX,
+    json_depth: 100,
+    name_chars: 1_000,
+    tags: usize::MAX,
+    batch: 100_000,
+    edges: 100_000,
+    page: usize::MAX,
+};
+
 /// Fields of a request, each as JSON text: numbers and the order of nodes stay as they stand in the file.
 type Fields = BTreeMap<String, Box<RawValue>>;
 
@@ -96,14 +109,36 @@ fn one(all: &Table<'_>, name: &Spanned<DeString<'_>>, value: &Spanned<DeValue<'_
     }
     // The file says the same as a client would; it is read by the same rules.
     let words = raw(&body).get().to_owned();
+    let at_node = |node: Option<&str>| node.and_then(|node| line_of(&table, node)).unwrap_or_else(|| at.clone());
     let request = Given::parse(words.as_bytes()).and_then(Given::create).map_err(|problem| BadSetting {
-        problem: format!("{at}: {whole}: {}", problem.detail()),
+        problem: format!("{}: {whole}: {}", at_node(problem.node()), problem.detail()),
         hint: "docs/schedules.md".to_owned(),
     })?;
-    match request.clone().resolve(&Limits::default()) {
-        Ok(_) => Ok((request, words)),
-        Err(invalid) => bad(format!("{at}: {whole}.{invalid}"), "docs/schedules.md"),
+    if let Err(invalid) = request.clone().resolve(&Limits::default()) {
+        return bad(format!("{at}: {whole}.{invalid}"), "docs/schedules.md");
     }
+    let flow = FlowTemplate::of_job(&request.template.task, &request.template.args);
+    if let Some(Err(error)) = flow.map(|flow| flow.check(&WIDEST, |invalid| invalid)) {
+        return bad(format!("{}: {whole}.{FLOW}: {error}", at_node(error.node())), "docs/flows.md");
+    }
+    Ok((request, words))
+}
+
+/// Where a node of a schedule's flow stands: in a table of nodes, or in a list of them.
+fn line_of(schedule: &Table<'_>, node: &str) -> Option<String> {
+    let DeValue::Table(flow) = schedule.table.get(FLOW)?.get_ref() else { return None };
+    let span = match flow.get("nodes")?.get_ref() {
+        DeValue::Table(nodes) => nodes.get_key_value(node)?.0.span(),
+        DeValue::Array(nodes) => {
+            let named = |of: &&Spanned<DeValue<'_>>| match of.get_ref() {
+                DeValue::Table(fields) => fields.get("name").and_then(|name| name.get_ref().as_str()) == Some(node),
+                _ => false,
+            };
+            nodes.iter().find(named)?.span()
+        }
+        _ => return None,
+    };
+    Some(schedule.place.of(&span))
 }
 
 fn field(
@@ -232,6 +267,34 @@ mod tests {
                 "[1001",
             ),
             ("[schedules.a]\ntask = \"f\"\noverlap = \"no\"", "rea.toml:3: schedules.a.overlap", "skip"),
+            (
+                "[schedules.a]\ncron = \"@daily\"\n[schedules.a.flow]\nname = \"f\"\nnodes.x = { task = \"m:x\" }\n\
+                 nodes.y = { task = \"m:y\", depends_on = [\"z\"] }",
+                "rea.toml:6: schedules.a.flow: node \"y\": depends_on: there is no node \"z\"",
+                "flows.md",
+            ),
+            (
+                "[schedules.a]\ncron = \"@daily\"\nflow = { name = \"f\", nodes = [\n{ name = \"x\", task = \"m:x\", depends_on = [\"y\"] },\n\
+                 { name = \"y\", task = \"m:y\", depends_on = [\"x\"] }] }",
+                "rea.toml:1: schedules.a.flow: the jobs wait for each other: x → y → x",
+                "flows.md",
+            ),
+            (
+                "[schedules.a]\ncron = \"@daily\"\nflow.name = \"f\"\nflow.nodes = [\n{ name = \"x\", task = \"m:x\" },\n\
+                 { name = \"y\", task = \"m:y\", map = { result = \"w\" } }]",
+                "rea.toml:6: schedules.a.flow: node \"y\": depends_on: there is no node \"w\"",
+                "flows.md",
+            ),
+            (
+                "[schedules.a]\ncron = \"@daily\"\n[schedules.a.flow]\nname = \"f\"\nnodes.x = { task = \"m:x\", tusk = 1 }",
+                "rea.toml:5: schedules.a: node \"x\": there is no field \"tusk\"",
+                "schedules.md",
+            ),
+            (
+                "[schedules.a]\ncron = \"@daily\"\n[schedules.a.flow]\nname = \"f\"\nnodes.x = { task = \"m:x\", map = [1], priority = 99 }",
+                "rea.toml:5: schedules.a.flow: node \"x[0]\": priority: ",
+                "flows.md",
+            ),
             ("[schedules]\na = 3", "schedules.a must be a table", "[schedules.a]"),
         ] {
             let wrong = parsed(text).unwrap_err();

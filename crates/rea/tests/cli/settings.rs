@@ -62,6 +62,37 @@ fn a_server_runs_by_the_file_and_says_where_it_is_wrong() {
     assert!(said.code == 2 && said.err.contains("can't read the settings in nowhere.toml"), "{}", said.err);
 }
 
+/// A flow that no tick could make stops the start, and a reload; a task that nobody offers is only warned of.
+#[test]
+fn schedules_of_the_file_are_checked_when_it_is_read() {
+    let bed = Bed::new();
+    let flow = |on: &str, task: &str| {
+        format!(
+            "[schedules.night]\ncron = \"@daily\"\n[schedules.night.flow]\nname = \"n\"\nnodes.a = {{ task = \"{task}\" }}\n\
+             nodes.b = {{ task = \"tasks:add\", args = [1, 2], depends_on = [\"{on}\"] }}\n\
+             [schedules.plain]\nevery = \"1d\"\ntask = \"tasks:brocken\"\n"
+        )
+    };
+    bed.write("rea.toml", &flow("c", "tasks:ad"));
+    let said = bed.rea(&["serve", "tasks.py", "--port", "0"]);
+    let told = "error: rea.toml:6: schedules.night.flow: node \"b\": depends_on: there is no node \"c\"";
+    assert!(said.code == 2 && said.err.starts_with(told), "{}", said.err);
+    bed.write("rea.toml", &flow("a", "tasks:ad"));
+    let server = bed.serve(&["tasks.py"]);
+    bed.write("rea.toml", &flow("b", "tasks:ad"));
+    let said = bed.rea(&["reload"]);
+    assert!(said.code != 0 && said.err.contains("rea.toml:1: schedules.night.flow: the jobs wait"), "{}", said.err);
+    bed.write("rea.toml", &flow("a", "tasks:keep"));
+    assert_eq!(bed.rea(&["reload"]).code, 0);
+    let (_, log) = server.stop();
+    let warned = |schedule: &str, hint: &str| {
+        let about = |line: &&str| line.contains(&format!("\"schedule\":\"{schedule}\"")) && line.contains(hint);
+        log.lines().filter(|line| line.contains("no worker has ever offered")).filter(about).count()
+    };
+    assert_eq!((warned("night", "did you mean tasks:add?"), warned("night", "")), (1, 1), "{log}");
+    assert_eq!(warned("plain", "did you mean tasks:broken?"), 2, "{log}");
+}
+
 /// What is set reaches the engine and the workers.
 #[test]
 fn limits_and_graces_hold_where_they_are_set() {
