@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use ax::Rate;
 use ax::model::limits::MAX_SPAN_MS;
+use ax::model::permits::MAX_CONCURRENCY;
 
 use crate::settings::seconds;
 use crate::wire::time;
@@ -40,6 +42,28 @@ pub(super) fn some(text: &str) -> Result<usize, String> {
     }
 }
 
+/// A number of jobs at a time; `None` = no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Count(pub(super) Option<u32>);
+
+/// A number of jobs at a time, or none.
+pub(super) fn count(text: &str) -> Result<Count, String> {
+    match (text, text.parse()) {
+        ("none", _) => Ok(Count(None)),
+        (_, Ok(n)) if (1..=MAX_CONCURRENCY).contains(&n) => Ok(Count(Some(n))),
+        ("0", _) => Err("must be a number from 1, or none; to stop a queue: rea queue pause".to_owned()),
+        _ => Err(format!("must be a number from 1 to {MAX_CONCURRENCY}, or none")),
+    }
+}
+
+/// Most starts in a window, passed on as it was typed; or none.
+pub(super) fn rate(text: &str) -> Result<String, String> {
+    match text {
+        "none" => Ok(text.to_owned()),
+        _ => Rate::parse(text).map(|_| text.to_owned()).map_err(|wrong| format!("{wrong}, or none")),
+    }
+}
+
 /// An instant, passed on as it was typed.
 pub(super) fn instant(text: &str) -> Result<String, String> {
     time::parse(text).map(|_| text.to_owned())
@@ -63,6 +87,12 @@ mod tests {
         for bad in ["0", "-1", "x", ""] {
             assert!(some(bad).unwrap_err().contains("from 1"), "{bad}");
         }
+        assert_eq!((count("none"), count("1000000")), (Ok(Count(None)), Ok(Count(Some(MAX_CONCURRENCY)))));
+        for bad in ["0", "-1", "1000001", "two", ""] {
+            assert!(count(bad).unwrap_err().contains("or none"), "{bad}");
+        }
+        assert_eq!((rate("none").as_deref(), rate("10/min").as_deref()), (Ok("none"), Ok("10/min")));
+        assert!(rate("10").unwrap_err().ends_with("such as 10/min, 100/s, 5/h or 3/15min, or none"));
         assert!(instant("tomorrow").unwrap_err().contains("2026-12-24T18:00:00Z"));
         assert_eq!(instant("2026-12-24T18:00:00Z").as_deref(), Ok("2026-12-24T18:00:00Z"));
     }

@@ -1,12 +1,15 @@
 //! `rea limit`: how many jobs of a queue, a task or a concurrency key may run, and how often they may start.
 
+use ax::model::catalogue::nearest;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 
+use super::flags::{Count, count, rate};
 use super::road::Road;
 use super::show::{self, Screen, word};
 use super::{Exit, Failure, Reach};
 use crate::http::query::encode;
+use crate::wire;
 
 const EXAMPLES: &str = "Examples:
   rea limit set queue mail --rate 100/min           at most 100 starts in any minute
@@ -62,6 +65,27 @@ impl Whose {
     fn path(&self) -> String {
         format!("/limits/{}/{}", self.scope, encode(&self.name))
     }
+
+    /// A slip in the name is no error: a limit may be set before its task or queue is there. A key is anybody's own word.
+    async fn note_if_unknown(&self, road: &mut Road) {
+        let (list, what) = match self.scope.as_str() {
+            "task" => ("tasks", "no worker has ever offered this task"),
+            "queue" => ("queues", "no job has used this queue yet"),
+            _ => return,
+        };
+        // The answer that was asked for is there: without this one there is only no note.
+        let Ok(answer) = road.get(&format!("/{list}")).await else { return };
+        // A queue is there as soon as something is set for it.
+        let used = |of: &&Value| of["counts"].as_object().is_none_or(|counts| counts.values().any(|n| n != 0));
+        let known = answer[list].as_array().into_iter().flatten().filter(used).filter_map(|of| of["name"].as_str());
+        let known: Vec<&str> = known.collect();
+        if known.contains(&self.name.as_str()) {
+            return;
+        }
+        let near = nearest(&self.name, known.into_iter());
+        let hint = near.first().map_or_else(String::new, |near| format!("; did you mean {near}?"));
+        show::note(&format!("note: {what}: {}{hint}", self.name));
+    }
 }
 
 #[derive(Args)]
@@ -70,30 +94,19 @@ struct Set {
     #[command(flatten)]
     whose: Whose,
     /// Most jobs at a time: a number from 1, or none
-    #[arg(long, value_name = "N|none", value_parser = count)]
+    #[arg(long, value_name = "N|none", allow_negative_numbers = true, value_parser = count)]
     concurrency: Option<Count>,
     /// Most jobs at a time on each node
-    #[arg(long, value_name = "N|none", value_parser = count)]
+    #[arg(long, value_name = "N|none", allow_negative_numbers = true, value_parser = count)]
     per_node: Option<Count>,
     /// Most starts in a window: 10/min, 100/s, 3/15min, or none
-    #[arg(long, value_name = "RATE|none")]
+    #[arg(long, value_name = "RATE|none", allow_negative_numbers = true, value_parser = rate)]
     rate: Option<String>,
     /// Whether the queue's keys take turns
     #[arg(long)]
     fair: Option<bool>,
     #[command(flatten)]
     reach: Reach,
-}
-
-/// A number of jobs; `None` = no limit.
-#[derive(Clone, Copy)]
-struct Count(Option<u32>);
-
-fn count(text: &str) -> Result<Count, String> {
-    match text {
-        "none" => Ok(Count(None)),
-        _ => text.parse().map(|n| Count(Some(n))).map_err(|_| "it must be a number from 1, or none".to_owned()),
-    }
 }
 
 impl Limit {
@@ -126,8 +139,17 @@ impl Set {
         if let Some(fair) = self.fair {
             body.insert("fair".to_owned(), fair.into());
         }
+        let body = Value::Object(body).to_string();
+        // What goes with no subject of this kind is refused here, as the server would.
+        let subject = wire::limit::subject(&self.whose.scope, self.whose.name.clone());
+        subject
+            .and_then(|subject| wire::limit::change(subject, body.as_bytes()))
+            .map_err(|problem| Failure::new(Exit::Usage, problem.detail().to_owned()))?;
         let mut road = Road::open(&self.reach).await?;
-        let answer = road.put(&self.whose.path(), Value::Object(body).to_string()).await;
+        let answer = road.put(&self.whose.path(), body).await;
+        if answer.is_ok() {
+            self.whose.note_if_unknown(&mut road).await;
+        }
         road.close().await;
         print_one(&self.reach, &answer?)
     }
@@ -165,6 +187,9 @@ async fn all(road: &mut Road) -> Result<Vec<Value>, Failure> {
 async fn show_one(reach: &Reach, whose: &Whose) -> Result<Exit, Failure> {
     let mut road = Road::open(reach).await?;
     let answer = road.get(&whose.path()).await;
+    if answer.is_ok() {
+        whose.note_if_unknown(&mut road).await;
+    }
     road.close().await;
     let answer = answer?;
     print_one(reach, &answer)?;

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
+use super::flags::{Count, count};
 use super::road::Road;
 use super::show::{self, Screen, word};
 use super::{Exit, Failure, Reach};
@@ -45,8 +46,8 @@ enum Verb {
         /// The queue
         name: String,
         /// A number from 1, or none
-        #[arg(value_name = "N|none", allow_negative_numbers = true)]
-        limit: String,
+        #[arg(value_name = "N|none", allow_negative_numbers = true, value_parser = count)]
+        limit: Count,
         #[command(flatten)]
         reach: Reach,
     },
@@ -62,10 +63,7 @@ impl Queue {
                 change(&reach, &name, "", body).await
             }
             Verb::Resume { name, reach } => change(&reach, &name, "/resume", "{}".to_owned()).await,
-            Verb::Limit { name, limit, reach } => {
-                let wrong =
-                    || Failure::new(Exit::Usage, format!("the limit is {limit}; it must be a number from 1, or none"));
-                let limit: Option<u32> = if limit == "none" { None } else { Some(limit.parse().map_err(|_| wrong())?) };
+            Verb::Limit { name, limit: Count(limit), reach } => {
                 let body = serde_json::json!({ "concurrency": limit }).to_string();
                 change(&reach, &name, "", body).await
             }

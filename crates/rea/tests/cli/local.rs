@@ -6,6 +6,33 @@ use crate::bed::Bed;
 
 const NOBODY: &str = "0193793e-7f00-7000-8000-000000000001";
 
+/// A limit may be set before there is what it limits; whoever mistypes a name is told.
+#[tokio::test]
+async fn a_limit_of_what_nobody_knows_is_noted() {
+    let bed = Bed::with_store().await;
+    bed.rea(&["enqueue", "echo", "--queue", "mail"]).word();
+    for (words, note) in [
+        (
+            vec!["set", "task", "ecko", "--concurrency", "1"],
+            "note: no worker has ever offered this task: ecko; did you mean echo?\n",
+        ),
+        (vec!["show", "task", "nope:nope"], "note: no worker has ever offered this task: nope:nope\n"),
+        (
+            vec!["set", "queue", "mial", "--rate", "1/s"],
+            "note: no job has used this queue yet: mial; did you mean mail?\n",
+        ),
+        (vec!["show", "queue", "mial"], "note: no job has used this queue yet: mial; did you mean mail?\n"),
+        (vec!["set", "task", "echo", "--concurrency", "1"], ""),
+        (vec!["show", "queue", "mail"], ""),
+        (vec!["set", "key", "account:7", "--concurrency", "3"], ""),
+        (vec!["clear", "task", "ecko"], ""),
+    ] {
+        let said = bed.rea(&[&["limit"], &words[..]].concat());
+        assert_eq!((said.code, said.err.as_str()), (0, note), "{words:?}");
+        assert!(said.out.contains(words[2]), "{words:?}: {}", said.out);
+    }
+}
+
 #[tokio::test]
 async fn jobs_are_stored_shown_and_steered_without_a_server() {
     let bed = Bed::with_store().await;
