@@ -14,6 +14,7 @@ use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone, TimeZoneDatabase};
 
 use crate::catalogue::nearest;
+use crate::cron_fault::fault;
 use crate::time::Timestamp;
 
 /// Longest rule, characters.
@@ -37,8 +38,10 @@ pub struct Rule {
 pub struct InvalidRule {
     /// `cron` or `timezone`.
     pub field: &'static str,
-    /// What is wrong.
+    /// What is wrong, as a sentence that names the rule or the zone.
     pub problem: String,
+    /// The same where the rule stands beside it already.
+    pub brief: String,
     /// What would be right.
     pub hint: String,
 }
@@ -116,16 +119,17 @@ impl Rule {
         let invalid = |what: &str, hint: &str| InvalidRule {
             field: "cron",
             problem: format!("the rule {shown:?} {what}"),
+            brief: what.to_owned(),
             hint: hint.to_owned(),
         };
         const FORM: &str = "minute hour day month weekday, such as \"0 2 * * MON-FRI\"; @daily";
         if rule.chars().count() > RULE_CHARS {
-            return Err(invalid(&format!("... is longer than {RULE_CHARS} characters"), FORM));
+            return Err(invalid(&format!("is longer than {RULE_CHARS} characters"), FORM));
         }
         let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
-        let cron = parser.parse(rule).map_err(|error| invalid(&format!("can't be read: {error}"), FORM))?;
+        let cron = parser.parse(rule).map_err(|_| invalid(&fault(&parser, rule), FORM))?;
         if cron.find_next_occurrence(&SOME_DAY, true).is_err() {
-            return Err(invalid("never fires", "no month has such a day"));
+            return Err(invalid("never fires: no month has such a day", FORM));
         }
         let (zone_name, zone) = zone_of(zone)?;
         let read = Rule { cron: Box::new(cron), zone, zone_name, fixed: is_fixed(rule) };
@@ -263,7 +267,25 @@ impl Rule {
     /// The rule in words, in English.
     #[must_use]
     pub fn reading(&self) -> String {
-        self.cron.describe()
+        let mut text = self.cron.describe();
+        let pattern = &self.cron.pattern;
+        // "Every 7 minutes" is not what a step does that does not divide its hour.
+        for (field, whole, name) in [
+            (&pattern.seconds, "minute", "second"),
+            (&pattern.minutes, "hour", "minute"),
+            (&pattern.hours, "day", "hour"),
+        ] {
+            let values = field.values();
+            if let (Some(first), Some(last)) = (values.first(), values.last())
+                && field.step > 1
+                && *first == field.min
+                && last + field.step > field.max
+                && !(field.max + 1).is_multiple_of(field.step)
+            {
+                text.push_str(&format!(" Each {whole} begins anew: {name} {first} comes after {name} {last}."));
+            }
+        }
+        text
     }
 }
 
@@ -275,6 +297,14 @@ fn is_fixed(rule: &str) -> bool {
         [.., minute, hour, _, _, _] => !minute.starts_with('*') && !hour.starts_with('*'),
         _ => false,
     }
+}
+
+/// Whether there is such a zone.
+///
+/// # Errors
+/// There is none; its hint names those that were probably meant.
+pub fn check_zone(name: &str) -> Result<(), InvalidRule> {
+    zone_of(name).map(drop)
 }
 
 /// A zone of the database that travels in the program.
@@ -297,7 +327,8 @@ fn zone_of(name: &str) -> Result<(String, TimeZone), InvalidRule> {
         near => format!("did you mean {}?", near.join(" or ")),
     };
     let shown: String = name.chars().take(RULE_CHARS).collect();
-    Err(InvalidRule { field: "timezone", problem: format!("there is no time zone {shown:?}"), hint })
+    let brief = "there is no such time zone".to_owned();
+    Err(InvalidRule { field: "timezone", problem: format!("there is no time zone {shown:?}"), brief, hint })
 }
 
 #[cfg(test)]

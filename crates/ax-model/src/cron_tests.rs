@@ -132,6 +132,41 @@ fn the_forms_that_people_write() {
 }
 
 #[test]
+fn a_rule_that_cant_be_read_is_told_with_its_field_and_what_it_may_be() {
+    for (rule, told) in [
+        ("0 25 * * *", "has the hour \"25\": it may be 0 to 23, *, and lists"),
+        ("0 0 25 * * *", "has the hour \"25\": it may be 0 to 23"),
+        ("0,15,75 * * * *", "has the minute \"75\": it may be 0 to 59"),
+        ("61 * * * * *", "has the second \"61\": it may be 0 to 59"),
+        ("0 2 0 * *", "has the day \"0\": it may be 1 to 31, L or 15W"),
+        ("0 2 * FOO *", "has the month \"FOO\": it may be 1 to 12 or JAN to DEC"),
+        ("0 2 * * MO-FR", "has the weekday \"MO-FR\": it may be 0 to 7, SUN to SAT"),
+        ("0 17-9 * * *", "has the hour \"17-9\": a range goes from the lower"),
+        ("0/15 * * * *", "has the minute \"0/15\": a step has * or a range before it"),
+        ("0 L * * *", "has the hour \"L\": it may be"),
+        ("0 2 * *", "has 4 fields; five are needed (minute hour day month weekday), or six"),
+        ("0", "has 1 field; five"),
+        ("", "has 0 fields; five"),
+        ("0 0 2 * * * 2027", "has 7 fields; five"),
+        ("@reboot", "is no nickname that is known; there are @hourly @daily @weekly"),
+        ("@dayly", "did you mean @daily? There are"),
+    ] {
+        let wrong = Rule::new(rule, "UTC").unwrap_err();
+        assert!(wrong.brief.contains(told), "{rule}: {wrong}");
+        assert_eq!(wrong.problem, format!("the rule {rule:?} {}", wrong.brief));
+    }
+}
+
+#[test]
+fn a_step_that_does_not_divide_its_hour_is_read_as_what_it_is() {
+    let reading = |rule: &str| Rule::new(rule, "UTC").unwrap().reading();
+    assert_eq!(reading("*/7 * * * *"), "At every 7 minutes. Each hour begins anew: minute 0 comes after minute 56.");
+    assert_eq!(reading("*/15 * * * *"), "At every 15 minutes.");
+    assert!(reading("0 */5 * * *").ends_with("Each day begins anew: hour 0 comes after hour 20."));
+    assert!(!reading("0-20/7 * * * *").contains("anew") && !reading("7 3 * * *").contains("anew"));
+}
+
+#[test]
 fn c048_only_names_of_zones_are_zones() {
     for bad in ["", "PST8", "Mars/Base", "+05:30", "UTC+3", "../etc/passwd"] {
         let wrong = Rule::new("@daily", bad).unwrap_err();

@@ -37,6 +37,7 @@ impl Timing {
             Timing::Every { every_ms: 0, .. } => Err(InvalidRule {
                 field: "every",
                 problem: "the interval is 0".to_owned(),
+                brief: "is 0".to_owned(),
                 hint: "1 second or more".to_owned(),
             }),
             Timing::Every { every_ms, start } => {

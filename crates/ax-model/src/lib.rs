@@ -6,6 +6,7 @@
 pub mod catalogue;
 pub mod chance;
 pub mod cron;
+mod cron_fault;
 pub mod defaults;
 pub mod fair;
 pub mod firing;
