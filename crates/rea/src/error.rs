@@ -292,6 +292,9 @@ impl Problem {
             (_, None) => None,
             (Act::Retry, Some(State::Success)) => Some("it has done its work; to have it done again, enqueue it anew"),
             (Act::Retry, Some(State::Dispatched | State::Running)) => Some("it runs; cancel it first"),
+            (Act::Retry, Some(State::Skipped)) => {
+                Some("retry what it depends on; this one follows: `rea why ID` names the command")
+            }
             (Act::Retry, Some(_)) => Some("only dead, cancelled, held and failed jobs can be retried"),
             (Act::Cancel, Some(State::Success)) => Some("it has done its work: there is nothing left to cancel"),
             (Act::Cancel, Some(_)) => Some("it runs no more: there is nothing left to cancel"),
@@ -389,7 +392,7 @@ impl Problem {
             ScheduleError::Refused(ScheduleRefusal::Exists) => {
                 Problem::new(Code::ScheduleExists, "there is a schedule of that name")
                     .with("field", "name")
-                    .hint("change it with PATCH /schedules/{name}, or take another name")
+                    .hint("change it (`rea schedule edit NAME`, PATCH /schedules/NAME), or take another name")
             }
             ScheduleError::Refused(ScheduleRefusal::Stale) => {
                 Problem::new(Code::ScheduleChanged, "the schedule was changed by another at the same time")
@@ -542,6 +545,13 @@ mod tests {
             let text = problem.document().to_string();
             assert!(text.len() < 4_000, "{} bytes", text.len());
         }
+    }
+
+    #[test]
+    fn a_skipped_job_that_is_retried_is_led_to_what_it_depends_on() {
+        let doc = Problem::of_act(Act::Retry, Refusal::Final(State::Skipped)).document();
+        assert_eq!((&doc["code"], &doc["detail"]), (&"job_final".into(), &"the job has ended: skipped".into()));
+        assert!(doc["hint"].as_str().is_some_and(|hint| hint.contains("`rea why ID` names the command")), "{doc}");
     }
 
     #[test]

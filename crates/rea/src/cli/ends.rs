@@ -9,6 +9,7 @@ pub(super) fn error(error: &Value) -> String {
     match (error["type"].as_str(), error["message"].as_str()) {
         (None | Some(""), None | Some("")) => String::new(),
         (Some(_), None | Some("")) => word(&error["type"]),
+        (Some(kind), Some(message)) if names(message, kind) => word(&error["message"]),
         (None | Some(""), Some(_)) => word(&error["message"]),
         (Some(_), Some(_)) => format!("{}: {}", word(&error["type"]), word(&error["message"])),
     }
@@ -18,6 +19,11 @@ pub(super) fn error(error: &Value) -> String {
 pub(super) fn decide(id: &str) -> String {
     let id = word(&id.into());
     format!("decide: rea retry {id} | rea mark-success {id} | rea cancel {id}")
+}
+
+/// Whether a message begins with the type already: "upstream a is dead" is of the type "upstream".
+fn names(message: &str, kind: &str) -> bool {
+    message.strip_prefix(kind).is_some_and(|rest| rest.starts_with([' ', ':']))
 }
 
 /// The error of an attempt, or what its cause means where there is none.
@@ -43,6 +49,8 @@ mod tests {
             (json!({"type": "KeyError", "message": ""}), "KeyError"),
             (json!({"type": "", "message": "gone"}), "gone"),
             (json!({"type": "E", "message": "a\nb\u{1b}[2J"}), "E: a\\nb\\u{1b}[2J"),
+            (json!({"type": "upstream", "message": "upstream a is dead"}), "upstream a is dead"),
+            (json!({"type": "up", "message": "upstream a is dead"}), "up: upstream a is dead"),
             (Value::Null, ""),
         ] {
             assert_eq!(error(&given), text);

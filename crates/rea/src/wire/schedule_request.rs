@@ -80,7 +80,10 @@ impl Given {
                     ));
                 }
                 if OWN_TASKS.contains(&asked.job.task.as_str()) {
-                    return Err(Problem::field("job", "is a task that rea does itself; for a flow give \"flow\""));
+                    return Err(Problem::field(
+                        "job",
+                        "is a task that rea does itself; for a flow give \"flow\" (`rea schedule add-flow`)",
+                    ));
                 }
                 self.starts(name, Starts::Whole(Template::of(asked.job, WHOSE)?))?;
             }
@@ -151,7 +154,9 @@ impl Given {
         }
         match &self.job {
             Some(Starts::Part(_)) if request.template.task == FLOW_TASK => {
-                let problem = "the schedule starts a flow, which is changed as a whole: give \"flow\"".to_owned();
+                let problem =
+                    "the schedule starts a flow, which is changed as a whole: give \"flow\" (`rea schedule edit-flow`)"
+                        .to_owned();
                 return Err(Invalid { field: "job", problem });
             }
             Some(Starts::Part(part)) => request.template.change(part),

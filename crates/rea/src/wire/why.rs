@@ -1,6 +1,7 @@
 //! Why a job or a queue stands still, as users read it: each gate with its words, the first shut one in front, and what
 //! lifts it. What is open or shut is decided by `ax`; here it is only put into words.
 
+use ax::model::flow_request::{FLOW_TASK, MAP_TASK};
 use ax::model::gates::{AHEAD_CAP, Gate, Holder, LimitUse, UPSTREAM_MAX};
 use ax::model::store::{Queue, READY_CAP};
 use ax::model::{Cause, EdgeKind, Job, Scope, State, Timestamp};
@@ -466,9 +467,23 @@ fn dead(job: &Job) -> Option<String> {
     }
 }
 
-/// Tasks of Python are `module:function`; what has no colon is a handler in Rust.
+/// Tasks of Python are `module:function`; what has no colon is a handler in Rust, a command, or done by rea itself.
 fn not_retryable(job: &Job) -> String {
     let kind = job.last_error.as_ref().map_or("it", |error| error.kind.as_str());
+    match (job.spec.task.as_str(), kind) {
+        (MAP_TASK, "NotAList") => {
+            return format!("{kind}: the node it goes over must return a list; mend that one and retry it");
+        }
+        (MAP_TASK, _) => {
+            return format!("{kind}: no jobs could be made of its list; mend the flow and submit it again");
+        }
+        (FLOW_TASK, _) => {
+            return format!("{kind}: the flow is wrong; mend it where it is declared, or with rea schedule edit-flow");
+        }
+        (task, _) if task.starts_with("rea.") => return format!("{kind} is not retryable"),
+        (_, kind) if kind.starts_with("exit code ") => return format!("{kind} is not among its retry_exit_codes"),
+        _ => {}
+    }
     match job.spec.task.contains(':') {
         true if kind.rsplit('.').next() == Some("Fatal") => "the function raised Fatal".to_owned(),
         true => format!("{kind} is not retryable; raise RetryableError or set retry_on"),

@@ -31,7 +31,7 @@ fn rule(why: &WhySchedule) -> GateView {
     match (why.schedule.grid(), spec.timing.reading()) {
         (Ok(_), reading) => open("rule", reading.unwrap_or_default()),
         (Err(trouble), _) => shut("rule", format!("a rule that can be read: {trouble}"))
-            .lift(format!("change it: PATCH /schedules/{}, or remove it and add it again", spec.name)),
+            .lift(format!("change it: rea schedule edit {} --cron RULE", shell_word(&spec.name))),
     }
 }
 

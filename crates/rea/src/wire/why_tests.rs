@@ -218,6 +218,18 @@ fn a_dead_job_says_why_it_is_not_tried_again() {
     says(&job, "raised Fatal");
     job.spec.task = "handler".to_owned();
     says(&job, "TaskError::retry");
+    for (task, kind, part) in [
+        ("rea.map", "NotAList", "NotAList: the node it goes over must return a list"),
+        ("rea.map", "TooManyItems", "mend the flow and submit it again"),
+        ("rea.flow", "FlowRefused", "FlowRefused: the flow is wrong; mend it"),
+        ("rea.callback", "BadUrl", "not retried: BadUrl is not retryable"),
+        ("report", "exit code 3", "exit code 3 is not among its retry_exit_codes"),
+    ] {
+        job.spec.task = task.to_owned();
+        job.last_error = Some(ErrorInfo::new(Cause::Fatal, kind, "x"));
+        says(&job, part);
+        assert!(!dead(&job).unwrap_or_default().contains("TaskError"), "{task}");
+    }
     job.life.last_cause = Some(Cause::Expired);
     says(&job, "start_before");
     job.life.last_cause = Some(Cause::Error);
