@@ -5,6 +5,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use clap::Args;
 use serde_json::{Map, Value};
 
+use super::flags::job_states;
 use super::road::Road;
 use super::whole::whole;
 use super::{Exit, Failure, Reach, show};
@@ -27,7 +28,7 @@ pub(super) struct Cancel {
     #[command(flatten)]
     which: Which,
     /// Only in these states [default: all that have not ended: pending,dispatched,running,failed,held]
-    #[arg(long, short, conflicts_with = "ids", help_heading = "Many at once")]
+    #[arg(long, short, conflicts_with = "ids", help_heading = "Many at once", value_parser = job_states)]
     state: Option<String>,
     #[command(flatten)]
     reach: Reach,
@@ -40,7 +41,7 @@ pub(super) struct Retry {
     #[command(flatten)]
     which: Which,
     /// Only in these states; cancelled and held must be named [default: failed,dead]
-    #[arg(long, short, conflicts_with = "ids", help_heading = "Many at once")]
+    #[arg(long, short, conflicts_with = "ids", help_heading = "Many at once", value_parser = job_states)]
     state: Option<String>,
     #[command(flatten)]
     reach: Reach,

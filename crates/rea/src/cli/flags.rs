@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use ax::Rate;
+use ax::model::cron::{Rule, check_zone};
 use ax::model::limits::MAX_SPAN_MS;
 use ax::model::permits::MAX_CONCURRENCY;
+use ax::model::schedule::EVERY_MIN_MS;
 
 use crate::settings::seconds;
-use crate::wire::time;
+use crate::wire::{states, time};
 
 /// A length of time of at most 366 days.
 pub(super) fn span(text: &str) -> Result<Duration, String> {
@@ -64,6 +66,36 @@ pub(super) fn rate(text: &str) -> Result<String, String> {
     }
 }
 
+/// States of jobs, passed on as they were typed.
+pub(super) fn job_states(text: &str) -> Result<String, String> {
+    states::of_jobs(text).map(|_| text.to_owned())
+}
+
+/// States of flows, passed on as they were typed.
+pub(super) fn flow_states(text: &str) -> Result<String, String> {
+    states::of_flows(text).map(|_| text.to_owned())
+}
+
+/// A cron rule, passed on as it was typed.
+pub(super) fn cron(text: &str) -> Result<String, String> {
+    // One field, or none: the shell took a rule without quotes apart.
+    let quotes = if text.trim().contains([' ', '@']) { "" } else { "; the rule goes in quotes: '0 2 * * *'" };
+    Rule::new(text, "UTC").map(|_| text.to_owned()).map_err(|wrong| format!("{}{quotes}", wrong.brief))
+}
+
+/// The name of a time zone, passed on as it was typed.
+pub(super) fn zone(text: &str) -> Result<String, String> {
+    check_zone(text).map(|()| text.to_owned()).map_err(|wrong| format!("{}; {}", wrong.brief, wrong.hint))
+}
+
+/// The interval of a schedule.
+pub(super) fn interval(text: &str) -> Result<Duration, String> {
+    match span(text)? {
+        span if span < Duration::from_millis(EVERY_MIN_MS) => Err("must be at least one second".to_owned()),
+        span => Ok(span),
+    }
+}
+
 /// An instant, passed on as it was typed.
 pub(super) fn instant(text: &str) -> Result<String, String> {
     time::parse(text).map(|_| text.to_owned())
@@ -93,6 +125,13 @@ mod tests {
         }
         assert_eq!((rate("none").as_deref(), rate("10/min").as_deref()), (Ok("none"), Ok("10/min")));
         assert!(rate("10").unwrap_err().ends_with("such as 10/min, 100/s, 5/h or 3/15min, or none"));
+        assert!(job_states("ready").is_ok() && job_states("dead,held").is_ok() && flow_states("dead").is_ok());
+        assert!(job_states("dead,ready").is_err() && job_states("").is_err() && flow_states("held").is_err());
+        assert!(cron("0").unwrap_err().ends_with("the rule goes in quotes: '0 2 * * *'"));
+        assert!(cron("0 25 * * *").unwrap_err().starts_with("has the hour \"25\": it may be 0 to 23"));
+        assert!(!cron("@reboot").unwrap_err().contains("quotes") && cron("@daily").is_ok());
+        assert!(zone("Berlin").unwrap_err().ends_with("did you mean Europe/Berlin?") && zone("UTC").is_ok());
+        assert!(interval("0.5").is_err() && interval("1").is_ok() && interval("366d").is_ok());
         assert!(instant("tomorrow").unwrap_err().contains("2026-12-24T18:00:00Z"));
         assert_eq!(instant("2026-12-24T18:00:00Z").as_deref(), Ok("2026-12-24T18:00:00Z"));
     }

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::flags::some;
+use super::flags::{job_states, some};
 use super::road::Road;
 use super::show::{self, Screen, word};
 use super::{Exit, Failure, Reach};
@@ -25,7 +25,7 @@ const PAGE: usize = 200;
 #[command(after_help = EXAMPLES)]
 pub(super) struct Jobs {
     /// ready, or any of pending,dispatched,running,failed,success,dead,cancelled,skipped,held
-    #[arg(long, short)]
+    #[arg(long, short, value_parser = job_states)]
     state: Option<String>,
     /// Of this task
     #[arg(long, short)]
@@ -177,6 +177,8 @@ fn when(screen: &Screen, job: &Value, state: &str, paused: &[Value]) -> String {
         "ready" => format!("due {}", screen.relative(&job["run_at"])),
         "dispatched" => format!("claimed {}", screen.relative(&job["claimed_at"])),
         "running" => format!("started {}", screen.relative(&job["started_at"])),
+        // A person decides whether this was its end.
+        "held" => format!("held {}", screen.relative(&job["finished_at"])),
         _ => format!("ended {}", screen.relative(&job["finished_at"])),
     }
 }

@@ -1,7 +1,6 @@
 //! Flows: stored as a whole or not at all, and listed newest first.
 
 use ax::FlowFilter;
-use ax::model::FlowState;
 use ax::model::limits::Limits;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
@@ -11,9 +10,10 @@ use serde::Serialize;
 use super::guard::BATCH_BODY_MAX;
 use super::query::{Query, limit};
 use super::{Answer, READ_ELSEWHERE, Shared, body, cursor, json};
-use crate::error::{Code, Problem, clip};
+use crate::error::{Code, Problem};
 use crate::wire::flow;
 use crate::wire::flow_view::HeadView;
+use crate::wire::states;
 
 /// What a listing can be asked for.
 pub(super) const FIELDS: &[&str] = &["state", "name", "limit", "cursor"];
@@ -69,12 +69,8 @@ pub(super) async fn list(State(shared): State<Shared>, RawQuery(query): RawQuery
 
 pub(super) fn filter(query: &Query<'_>, limits: &Limits) -> Result<FlowFilter, Problem> {
     let mut filter = FlowFilter::default();
-    for word in query.text("state").into_iter().flat_map(|s| s.split(',')) {
-        let state = FlowState::from_word(word).ok_or_else(|| {
-            let known: Vec<&str> = FlowState::ALL.iter().map(|state| state.as_str()).collect();
-            Problem::field("state", format!("\"{}\" is no state of a flow; one of {}", clip(word), known.join(", ")))
-        })?;
-        filter.states.push(state);
+    if let Some(text) = query.text("state") {
+        filter.states = states::of_flows(text).map_err(|wrong| Problem::field("state", wrong))?;
     }
     if let Some(name) = query.text("name") {
         ax::model::new_job::name("name", name, limits)?;

@@ -11,8 +11,9 @@ use serde::Serialize;
 
 use super::query::{Query, limit};
 use super::{Answer, Shared, cursor, json, now};
-use crate::error::{Problem, clip};
+use crate::error::Problem;
 use crate::wire::job::{ListedView, RunningView};
+use crate::wire::states;
 
 /// What a listing can be asked for.
 pub(super) const FIELDS: &[&str] = &["state", "task", "queue", "tag", "trace_id", "root_id", "key", "limit", "cursor"];
@@ -93,19 +94,9 @@ async fn first_that_has_any(
 /// The filter of a query. Values are compared, never interpreted.
 pub(super) fn filter(query: &Query<'_>, limits: &Limits) -> Result<Filter, Problem> {
     let mut filter = Filter::default();
-    for word in query.text("state").into_iter().flat_map(|s| s.split(',')) {
-        match JobState::from_word(word) {
-            Some(state) => filter.states.push(state),
-            None if word == "ready" => filter.ready = true,
-            None => {
-                let known: Vec<&str> = JobState::ALL.iter().map(|s| s.as_str()).collect();
-                let wrong = format!("\"{}\" is no state; one of ready, {}", clip(word), known.join(", "));
-                return Err(Problem::field("state", wrong));
-            }
-        }
-    }
-    if filter.ready && !filter.states.is_empty() {
-        return Err(Problem::field("state", "\"ready\" stands alone: it is not stored, but worked out from the time"));
+    if let Some(text) = query.text("state") {
+        let asked = states::of_jobs(text).map_err(|wrong| Problem::field("state", wrong))?;
+        (filter.ready, filter.states) = (asked.ready, asked.states);
     }
     for (name, slot) in [
         ("task", &mut filter.task),

@@ -61,6 +61,7 @@ const WIDEST: Limits = Limits {
     name_chars: 1_000,
     tags: usize::MAX,
     batch: 100_000,
+    flow_bytes: usize::MAX,
     edges: 100_000,
     page: usize::MAX,
 };

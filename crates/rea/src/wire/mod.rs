@@ -11,6 +11,7 @@ pub mod redact;
 pub mod request;
 pub mod schedule;
 pub mod schedule_request;
+pub mod states;
 pub mod time;
 pub mod toml;
 #[cfg(test)]

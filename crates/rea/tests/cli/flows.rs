@@ -119,7 +119,7 @@ async fn what_is_no_flow_is_told_with_its_place() {
         (["flow", "show", "0193"], 3, "no flow has an id that begins with 0193"),
         (["flow", "cancel", "019"], 3, "\"019\" is no flow id"),
         (["flow", "retry", "nightly"], 3, "\"nightly\" is no flow id"),
-        (["flow", "list", "--state=dad"], 4, "\"dad\" is no state of a flow"),
+        (["flow", "list", "--state=dad"], 2, "\"dad\" is no state of a flow"),
     ] {
         let said = bed.rea(&words);
         assert!(said.code == code && said.err.contains(part), "{words:?}: {} {}", said.code, said.err);

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::super::flags::some;
+use super::super::flags::{flow_states, some};
 use super::super::road::Road;
 use super::super::show::{self, Screen, word};
 use super::super::{Exit, Failure, Reach};
@@ -20,7 +20,7 @@ const PAGE: usize = 200;
 #[derive(Args)]
 pub(super) struct List {
     /// Any of running,success,dead,cancelled
-    #[arg(long, short)]
+    #[arg(long, short, value_parser = flow_states)]
     state: Option<String>,
     /// With this name
     #[arg(long)]

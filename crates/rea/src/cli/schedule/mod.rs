@@ -11,7 +11,7 @@ use hyper::Method;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::flags::{instant, span};
+use super::flags::{cron, instant, interval, zone};
 use super::job_args::{Body, JobArgs, JobFlags, put, put_task, text};
 use super::road::Road;
 use super::{Exit, Failure, Reach, flow, show};
@@ -119,13 +119,13 @@ enum Verb {
 #[derive(Args)]
 struct Timing {
     /// A cron rule, in quotes: minute hour day month weekday, or @daily
-    #[arg(long, value_name = "RULE", conflicts_with = "every")]
+    #[arg(long, value_name = "RULE", conflicts_with = "every", value_parser = cron)]
     cron: Option<String>,
     /// The time zone whose clocks the rule goes by, an IANA name [default: UTC]
-    #[arg(long, value_name = "ZONE", conflicts_with = "every")]
+    #[arg(long, value_name = "ZONE", conflicts_with = "every", value_parser = zone)]
     tz: Option<String>,
     /// An interval from one second: 30s, 10m, 12h
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = span)]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = interval)]
     every: Option<Duration>,
     /// The first tick of the interval [default: one interval from now]
     #[arg(long, value_name = "INSTANT", conflicts_with = "cron", value_parser = instant)]

@@ -30,6 +30,9 @@ pub(super) struct Next {
     /// The cron rule, in quotes
     #[arg(value_name = "RULE")]
     rule: String,
+    /// Words that a rule without quotes was taken apart into
+    #[arg(hide = true)]
+    more: Vec<String>,
     /// The time zone whose clocks it goes by, an IANA name
     #[arg(long, value_name = "ZONE", default_value = "UTC")]
     tz: String,
@@ -46,6 +49,11 @@ pub(super) struct Next {
 
 impl Next {
     pub(super) fn run(self) -> Result<Exit, Failure> {
+        if !self.more.is_empty() {
+            let told = format!("the rule is {:?}, and then there is {:?}", self.rule, self.more[0]);
+            return Err(Failure::new(Exit::Usage, told)
+                .hint("the rule goes in quotes, or the shell takes it apart: rea schedule next '0 2 * * *'"));
+        }
         let rule = Rule::new(&self.rule, &self.tz).map_err(|e| Failure::new(Exit::Usage, e.problem).hint(e.hint))?;
         let after = self.from.unwrap_or_else(http::now);
         let fires = rule.fires(after, self.count as usize);
@@ -59,7 +67,7 @@ impl Next {
 }
 
 fn print(rule: &Rule, fires: Vec<Fire>) -> Result<(), Failure> {
-    let kind = if rule.is_fixed() { "times of day" } else { "a rhythm, by elapsed time" };
+    let kind = if rule.is_fixed() { "times of day" } else { "a rhythm: when clocks change it goes on by elapsed time" };
     show::note(&format!("{} · {} · {kind}", rule.reading(), rule.zone_name()));
     let screen = Screen::stdout();
     let row = |fire: Fire| {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::cli::Failure;
-use crate::cli::show::{self, Screen, duration_ms, exact, line, number, word};
+use crate::cli::show::{self, Screen, duration_ms, exact, line, word};
 
 /// A line a schedule.
 pub(super) fn list(schedules: &[Value]) -> Result<(), Failure> {
@@ -25,7 +25,22 @@ fn rule(schedule: &Value) -> String {
     match (schedule["cron"].as_str(), schedule["timezone"].as_str()) {
         (Some(_), Some("UTC")) => word(&schedule["cron"]),
         (Some(_), _) => format!("{} {}", word(&schedule["cron"]), word(&schedule["timezone"])),
-        (None, _) => format!("every {} s", number(&schedule["every"])),
+        (None, _) => format!("every {}", interval(schedule["every"].as_f64().unwrap_or_default())),
+    }
+}
+
+/// A length of time as a person would write it: in the largest unit of which it is a whole number.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "an interval has a bound, and is not negative"
+)]
+fn interval(seconds: f64) -> String {
+    const UNITS: [(u64, &str); 4] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")];
+    let ms = (seconds * 1_000.0).round() as u64;
+    match UNITS.into_iter().find(|(unit, _)| ms.is_multiple_of(*unit)) {
+        Some((unit, name)) => format!("{} {name}", ms / unit),
+        None => format!("{seconds} s"),
     }
 }
 
@@ -169,4 +184,23 @@ fn started(schedule: &Value) -> String {
 fn nodes(schedule: &Value) -> String {
     let names = schedule["flow"]["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
     names.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_in_the_unit_that_people_would_take() {
+        for (seconds, text) in [
+            (43_200.0, "12 h"),
+            (86_400.0, "1 d"),
+            (5_400.0, "90 min"),
+            (30.0, "30 s"),
+            (1.5, "1.5 s"),
+            (90_061.0, "90061 s"),
+        ] {
+            assert_eq!(interval(seconds), text);
+        }
+    }
 }
