@@ -172,6 +172,36 @@ def rate(name: str, value: Any) -> str:
     return value
 
 
+def places(name: str, pattern: str) -> list[int | str]:
+    """The arguments that stand in a text like "account:{0}": places and names. As the server reads it."""
+    found: list[int | str] = []
+    rest = pattern
+    while rest:
+        at = min((rest.find(brace) for brace in "{}" if brace in rest), default=-1)
+        if at < 0:
+            break
+        brace, rest = rest[at], rest[at + 1 :]
+        if rest.startswith(brace):
+            rest = rest[1:]
+            continue
+        inner, closed, rest = rest.partition("}")
+        if brace == "}" or not closed or not inner or "{" in inner:
+            raise ValueError(
+                f"{name}={pattern!r}: an argument is {{0}} or {{name}}, and a brace is {{{{ or }}}}"
+            )
+        number = inner[1:] if inner.startswith("+") else inner
+        is_place = number.isascii() and number.isdigit() and int(number) < 2**64
+        found.append(int(number) if is_place else inner)
+    return found
+
+
+def key_pattern(name: str, value: Any) -> str:
+    """What a task gives its jobs as a concurrency key."""
+    pattern = text(name, value)
+    places(name, pattern)
+    return pattern
+
+
 on_crash = one_of("retry", "hold")
 catch_up = one_of("latest", "all", "none")
 overlap = one_of("skip", "queue", "allow", "cancel_old")

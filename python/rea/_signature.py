@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Sized
     from typing import Any, Callable
 
+_HAS_ARGS = 0x04  # inspect.CO_VARARGS
 _HAS_KWARGS = 0x08  # inspect.CO_VARKEYWORDS
 _GENERATOR = 0x20
 _COROUTINE = 0x80
@@ -55,6 +56,33 @@ def refuse_what_needs_arguments(func: Any) -> None:
             f"{func.__qualname__} runs by the clock, without arguments, but needs {', '.join(missing)}: give them defaults, "
             f"or schedule it with arguments in rea.toml or with `rea schedule add`"
         )
+
+
+def refuse_places_without_argument(func: Any, pattern: str, places: list[int | str]) -> None:
+    """ValueError for a concurrency key with a place that no call of the function fills: each enqueue would be refused."""
+    innermost = func
+    for _ in range(50):
+        if hasattr(innermost, "__signature__"):
+            return
+        if not hasattr(innermost, "__wrapped__"):
+            break
+        innermost = innermost.__wrapped__
+    code = getattr(innermost, "__code__", None)
+    if code is None:
+        return
+    by_place = code.co_varnames[: code.co_argcount]
+    by_name = code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount]
+    for place in places:
+        if isinstance(place, int):
+            fits = place < len(by_place) or bool(code.co_flags & _HAS_ARGS)
+            takes = f"{len(by_place)} by place, counted from 0" if by_place else "none by place"
+        else:
+            fits = place in by_name or bool(code.co_flags & _HAS_KWARGS)
+            takes = ", ".join(by_name) or "none by name"
+        if not fits:
+            raise ValueError(
+                f"concurrency_key={pattern!r}: {func.__qualname__} has no argument {{{place}}}; it takes {takes}"
+            )
 
 
 def is_async(func: Any) -> bool:

@@ -250,7 +250,7 @@ def task(  # noqa: F811
     if rate is not None:
         defaults["rate"] = _options.rate("rate", rate)
     if concurrency_key is not None:
-        defaults["concurrency_key"] = _options.text("concurrency_key", concurrency_key)
+        defaults["concurrency_key"] = _options.key_pattern("concurrency_key", concurrency_key)
     if timeout is not UNSET:
         limit = _options.timeout("timeout", timeout)
         defaults["timeout_ms"] = None if limit is None else max(1, _options.milliseconds(limit))
@@ -275,6 +275,10 @@ def _register(func: Any, name: str | None, retry_on: Any, defaults: dict[str, An
         name = _options.text("the task's name", _signature.task_name(func))
     if "schedule" in defaults:
         _signature.refuse_what_needs_arguments(func)
+    if "concurrency_key" in defaults:
+        pattern = defaults["concurrency_key"]
+        places = _options.places("concurrency_key", pattern)
+        _signature.refuse_places_without_argument(func, pattern, places)
     made: Task[Any, Any] = Task(func, name, retry_on, defaults)
     other = registry.get(name)
     # The same function again is a reload of its module; another one would silently take the first one's jobs.

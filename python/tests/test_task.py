@@ -8,9 +8,11 @@ import unittest
 from datetime import timedelta
 
 import support
-from rea import RetryableError, Task, current_job, task
+from rea import RetryableError, Task, _options, _signature, current_job, task
 from rea import task as _task_function
 from rea.task import registry
+
+WORDS = (support.REPO / "protocol" / "samples" / "words.txt").read_text("utf-8").splitlines()
 
 
 @task
@@ -72,7 +74,7 @@ class Holder:
         pass
 
 
-def other():
+def other(account=None):
     pass
 
 
@@ -199,10 +201,62 @@ class Refused(unittest.TestCase):
             ({"rate": 10}, "10/min"),
             ({"rate": "0/min"}, "10/min"),
             ({"concurrency_key": ""}, "printable text"),
+            ({"concurrency_key": "acc:{0"}, r"'acc:\{0': an argument is \{0\} or \{name\}, and a brace is"),
         ]
         for options, part in cases:
             with self.subTest(options), self.assertRaisesRegex(ValueError, part):
                 task(**options)(other)
+
+    def test_places_of_a_concurrency_key_are_read_as_the_server_reads_them(self):
+        for line in WORDS:
+            word, expected = line.split("\t")
+            with self.subTest(word):
+                if expected == "!":
+                    with self.assertRaises(ValueError):
+                        _options.places("concurrency_key", word)
+                else:
+                    found = _options.places("concurrency_key", word)
+                    self.assertEqual(" ".join(["=", *map(str, found)]), expected)
+                    numbers = [part for part in expected.split() if part.isdigit() and len(part) < 20]
+                    self.assertEqual([str(place) for place in found if isinstance(place, int)], numbers)
+
+    def test_a_concurrency_key_takes_arguments_that_the_function_has(self):
+        def sync(account, other=1, *, region="eu"):
+            pass
+
+        def first(account, /, *rest):
+            pass
+
+        def named(**options):
+            pass
+
+        for func in (sync, first, named):
+            func.__qualname__ = func.__name__
+
+        @functools.wraps(sync)
+        def wrapper(*args, **kwargs):
+            return sync(*args, **kwargs)
+
+        for func, key in [
+            (sync, "{account}-{other}-{region}"),
+            (sync, "{0}-{1}"),
+            (sync, "{{acount}}"),
+            (first, "{0}-{7}"),
+            (named, "{anything}"),
+            (wrapper, "{account}"),
+            (print, "{anything}"),
+        ]:
+            with self.subTest(key):
+                _signature.refuse_places_without_argument(func, key, _options.places("concurrency_key", key))
+        for func, key, said in [
+            (sync, "acc:{acount}", r"sync has no argument \{acount\}; it takes account, other, region"),
+            (sync, "{2}", r"sync has no argument \{2\}; it takes 2 by place, counted from 0"),
+            (first, "{account}", r"first has no argument \{account\}; it takes none by name"),
+            (named, "{0}", r"named has no argument \{0\}; it takes none by place"),
+            (wrapper, "{acount}", "it takes account, other, region"),
+        ]:
+            with self.subTest(key), self.assertRaisesRegex(ValueError, said):
+                task(concurrency_key=key)(func)
 
     def test_two_tasks_with_one_name(self):
         task(name="taken")(other)

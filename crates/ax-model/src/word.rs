@@ -111,6 +111,27 @@ mod tests {
         assert!(Word::parse("{0}").unwrap().fill(&[json!("a\0b")], kwargs).is_err());
     }
 
+    /// The same table as the Python package reads.
+    #[test]
+    fn words_are_read_as_the_samples_say() {
+        for line in include_str!("../../../protocol/samples/words.txt").lines() {
+            let (word, expected) = line.split_once('\t').unwrap();
+            let Ok(read) = Word::parse(word) else {
+                assert_eq!(expected, "!", "{word}");
+                continue;
+            };
+            let mut told = "=".to_owned();
+            for piece in read.0 {
+                match piece {
+                    Piece::Text(_) => {}
+                    Piece::Place(place) => told.push_str(&format!(" {place}")),
+                    Piece::Name(name) => told.push_str(&format!(" {name}")),
+                }
+            }
+            assert_eq!(told, expected, "{word}");
+        }
+    }
+
     #[test]
     fn words_that_are_not_well_formed_are_told() {
         for bad in ["{", "}", "{}", "{a", "a}", "{a{b}}"] {
