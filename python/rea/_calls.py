@@ -59,7 +59,7 @@ def request(what: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> JobRequ
         if args or kwargs:
             raise TypeError("a job request holds its arguments already")
         return what
-    hint = "; put @task on it" if callable(what) else ""
+    hint = "; put @task on it" if callable(what) and not isinstance(what, _jsontext.Place) else ""
     raise TypeError(
         f"enqueue takes a task, a task with options, a task's name or a job request, not {what!r}{hint}"
     )

@@ -50,9 +50,21 @@ class Node(Place):
         return f"<rea node {self.name} of flow {self._graph.name}>"
 
     # What code does to a value that it takes for the result: each would go wrong quietly, or far from here.
+    # More of it stands below the class.
 
     def __format__(self, spec: str) -> str:
         raise self._no_value("put into a text")
+
+    def __str__(self) -> str:
+        raise self._no_value("put into a text")
+
+    def __eq__(self, other: object) -> bool:
+        # Nodes are kept in lists and looked for there: among themselves they are the same or another.
+        if isinstance(other, Node):
+            return self is other
+        raise self._no_value("compared")
+
+    __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
         raise self._no_value("asked whether it is true")
@@ -77,6 +89,27 @@ class Node(Place):
         return TypeError(
             f"{self!r} can't be {what}: its result is there when its job has run; pass it to a task{hint}"
         )
+
+
+def _refusing(what: str, hint: str = "") -> Any:
+    def refuse(self: Node, *_others: object) -> NoReturn:
+        raise self._no_value(what, hint)
+
+    return refuse
+
+
+_REFUSED = {
+    "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod divmod rdivmod pow rpow matmul rmatmul "
+    "and rand or ror xor rxor lshift rlshift rshift rrshift neg pos abs invert": _refusing("calculated with"),
+    "lt le gt ge": _refusing("compared"),
+    "int float complex index": _refusing("made a number"),
+    "len": _refusing("asked for its length"),
+    "contains setitem delitem": _refusing("looked into"),
+    "call": _refusing("called"),
+}
+for _names, _refuse in _REFUSED.items():
+    for _name in _names.split():
+        setattr(Node, f"__{_name}__", _refuse)
 
 
 def refuse_outside(name: str, takes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

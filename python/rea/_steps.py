@@ -3,6 +3,7 @@
 # `walk` and its namesake for asyncio do the asking.
 from __future__ import annotations
 
+import collections.abc
 import math
 import re
 import time
@@ -66,6 +67,12 @@ def path(flow_id: str) -> str:
 
 def flow_body(flow: Mapping[str, Any]) -> tuple[str, bytes]:
     """The id and the text of a flow that is written as it is sent."""
+    if not isinstance(flow, collections.abc.Mapping):
+        raise TypeError(
+            f'submit_flow takes a dict such as {{"name": "nightly", "nodes": {{...}}}}, as `POST /flows` does, not '
+            f"{repr(flow)[:80]}; read a file with tomllib or json, or send it with `rea flow submit FILE`; "
+            f"what is written with rea.flow(...) is stored at the end of its block"
+        )
     sent = dict(flow)
     sent["flow_id"] = _options.task_id("flow_id", sent.get("flow_id") or _calls.new_task_id())
     root_id = job.current_root_id()

@@ -86,6 +86,13 @@ class Refused(ReaError):
         return f"{text}\nhint: {self.hint}" if self.hint else text
 
 
+def _error_text(error: Mapping[str, Any], otherwise: str) -> str:
+    """`TYPE: message`; a message that begins with the type ("upstream a is dead") stands alone."""
+    kind = error.get("type") or error.get("cause") or otherwise
+    message = error.get("message") or ""
+    return message if message.startswith((f"{kind} ", f"{kind}:")) else f"{kind}: {message}"
+
+
 class JobFailed(ReaError):
     """The job whose result was asked for has none: it is dead, cancelled, skipped or held."""
 
@@ -99,8 +106,7 @@ class JobFailed(ReaError):
         text = f"job {self.task_id} is {self.state}"
         if not self.last_error:
             return text
-        kind = self.last_error.get("type") or self.last_error.get("cause") or "error"
-        return f"{text}: {kind}: {self.last_error.get('message') or ''}"
+        return f"{text}: {_error_text(self.last_error, 'error')}"
 
 
 class FlowFailed(ReaError):
@@ -121,8 +127,7 @@ class FlowFailed(ReaError):
         runs = f" after {self.runs} runs" if self.runs > 1 else ""
         lines = [f"flow {self.name} ({self.flow_id}) is {self.state}{runs}"]
         for node, error in list(self.errors.items())[:3]:
-            kind = (error or {}).get("type") or (error or {}).get("cause") or self.state
-            lines.append(f"{node}: {kind}: {(error or {}).get('message') or ''}")
+            lines.append(f"{node}: {_error_text(error or {}, self.state)}")
         if len(self.errors) > 3:
             lines.append(f"and {len(self.errors) - 3} more")
         return "; ".join(lines)

@@ -11,7 +11,7 @@ import rea
 import support
 from fake_server import FakeServer, problem
 from rea import client as client_module
-from rea.exception import JobFailed, ReaError, Refused, ResultTimeout, ServerUnreachable
+from rea.exception import FlowFailed, JobFailed, ReaError, Refused, ResultTimeout, ServerUnreachable
 from rea.request import JobRequest
 from rea.task import task
 
@@ -186,6 +186,17 @@ class Answers(WithServer):
             self.assertEqual(caught.exception.state, state)
             self.assertIn(state, str(caught.exception))
             self.assertEqual("ValueError: bad" in str(caught.exception), state == "dead")
+
+    def test_a_reason_that_begins_with_its_type_is_told_once(self):
+        for error, text in [
+            ({"type": "upstream", "message": "upstream a is dead"}, "job 1 is skipped: upstream a is dead"),
+            ({"type": "ValueError", "message": "bad"}, "job 1 is skipped: ValueError: bad"),
+            ({"type": "up", "message": "upstream a is dead"}, "job 1 is skipped: up: upstream a is dead"),
+            ({"type": None, "cause": "fatal", "message": None}, "job 1 is skipped: fatal: "),
+        ]:
+            self.assertEqual(str(JobFailed("1", "skipped", error)), text)
+        failed = FlowFailed("1", "f", "dead", 1, {"b": {"type": "upstream", "message": "upstream a is dead"}})
+        self.assertEqual(str(failed), "flow f (1) is dead; b: upstream a is dead")
 
     def test_waiting_ends_in_time(self):
         handle = add.enqueue(1, 2)

@@ -28,6 +28,12 @@ class Page(unittest.TestCase):
                     with self.subTest(f"{module.__name__}.{name}"):
                         self.assertTrue(re.search(rf"\b{name}\b", text), "the page does not name it")
 
+    def test_an_example_with_imports_has_all_that_it_needs_of_the_package(self):
+        for block in blocks():
+            if re.search(r"^(from|import) ", block, re.MULTILINE) and re.search(r"\brea\.[A-Za-z_]+\(", block):
+                with self.subTest(block):
+                    self.assertRegex(block, r"(?m)^import rea$")
+
     @unittest.skipUnless(support.find_program(), "no program rea: set REA_BIN, or build it with cargo")
     def test_the_examples_run(self):
         with tempfile.TemporaryDirectory() as name:

@@ -441,11 +441,43 @@ class Mistakes(WithServer):
             (r"gone through.*task\.map\(node\)", lambda node: [*node]),
             ("looked into", lambda node: node["a"]),
             ("awaited: .* pass it to a task, without await", lambda node: asyncio.run(wait_for(node))),
+            ("put into a text", lambda node: "day: %s" % node),
+            ("put into a text", lambda node: "day: " + str(node)),
+            ("put into a text", lambda node: "day: {}".format(node)),
+            ("put into a text", lambda node: print(node)),
+            ("calculated with", lambda node: "day: " + node),
+            ("calculated with", lambda node: node + [1]),
+            ("calculated with", lambda node: node % 2),
+            ("calculated with", lambda node: 2 * -node),
+            ("calculated with", lambda node: sum([node])),
+            ("compared", lambda node: node == [3, 1, 2]),
+            ("compared", lambda node: [3, 1, 2] != node),
+            ("compared", lambda node: node in [1, 2]),
+            ("compared", lambda node: node > 1),
+            ("compared", lambda node: 1 <= node),
+            ("asked for its length", len),
+            ("made a number", int),
+            ("made a number", lambda node: [1, 2][node]),
+            ("looked into", lambda node: 1 in node),
+            ("called", lambda node: node()),
         ]:
             self.refused(
                 TypeError, f"<rea node fetch of flow f> can't be {pattern}", lambda _, use=use: use(fetch())
             )
         self.refused(AttributeError, "has no 'rows': it stands for a result", lambda _: fetch().rows)
+
+    def test_a_node_is_itself_and_no_other(self):
+        with rea.flow("f"):
+            one, two = fetch(), fetch()
+        self.assertTrue(one == one and one != two and not one == two)
+        self.assertEqual(({one: 1, two: 2}[two], [two, one].index(one), len({one, two, one})), (2, 1, 2))
+        self.assertEqual(repr(one), "<rea node fetch of flow f>")
+
+    def test_what_is_no_flow_is_not_submitted(self):
+        for wrong in ("nightly.toml", [("name", "f")], None):
+            with self.subTest(wrong), self.assertRaisesRegex(TypeError, "submit_flow takes a dict such as .*rea flow submit"):
+                rea.Client(self.server.url).submit_flow(wrong)
+        self.assertEqual(self.server.requests, [])
 
     def test_outside_its_flow(self):
         with rea.flow("one"):

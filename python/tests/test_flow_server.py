@@ -274,7 +274,7 @@ class Cases(OnServer):
             b, c = t.sleep(1.0, "b"), t.sleep(1.0, "c")
             join = t.gather([a, b, c])
             after = t.give("after", depends_on=[a, b, c], on_finish=True)
-        with self.assertRaisesRegex(JobFailed, "skipped: upstream: upstream fail is dead"):
+        with self.assertRaisesRegex(JobFailed, "skipped: upstream fail is dead"):
             join.result(WAIT_S)
         self.assertEqual(flow.state(), "running", "B and C go on")
         self.prune()
