@@ -172,6 +172,40 @@ fn fuzz_flow_request() {
     });
 }
 
+/// Short requests that ask for 200 MB of places, 2,250,000 edges and 300 MB of arguments: each is refused in the room of its body.
+#[test]
+fn a_flow_that_would_be_too_large_takes_no_room() {
+    let limits = Limits::default();
+    let list = |n: usize| vec!["\"an item of some length\""; n].join(",");
+    let taken = vec![r#"{"$result":"m"}"#; 2_000].join(",");
+    let long = "y".repeat(100_000);
+    for (body, problem) in [
+        (
+            format!(r#"{{"m":{{"task":"t","map":[{}]}},"j":{{"task":"t","args":[{taken}]}}}}"#, list(2_000)),
+            "come to 204004003 bytes",
+        ),
+        (
+            format!(
+                r#"{{"m":{{"task":"t","map":[{0}]}},"j":{{"task":"t","map":[{0}],"depends_on":["m"]}}}}"#,
+                list(1_500)
+            ),
+            "makes 2250000 edges",
+        ),
+        (
+            format!(r#"{{"m":{{"task":"t","args":["{long}"],"map":[{}]}}}}"#, list(3_000)),
+            "in all jobs of the node (3000)",
+        ),
+    ] {
+        let body = format!(r#"{{"name":"f","nodes":{body}}}"#);
+        let refused = measured(body.as_bytes(), || {
+            let resolve = |_: JobRequest, _: &mut Chance| Err::<ax::model::NewJob, _>("a job of it was made");
+            let request = flow::parse(body.as_bytes(), &limits).unwrap();
+            request.build(&limits, Timestamp(1), &mut Chance::new(7), resolve).unwrap_err().to_string()
+        });
+        assert!(refused.contains(problem), "{refused}");
+    }
+}
+
 /// Read off before the fuzzing: 32 MiB of `0,0,0…` would have taken 400 MiB to be counted.
 #[test]
 fn a_flood_of_tiny_items_takes_no_room() {
