@@ -12,7 +12,7 @@ use ax_model::flow::FlowRetry;
 use ax_model::gates::{Asker, JobWhy, LimitUse, QueueWhy};
 use ax_model::job::Job;
 use ax_model::permits::LimitWrite;
-use ax_model::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
+use ax_model::schedule::{Changed, ListedSchedule, Schedule, ScheduleChange, ScheduleRefusal};
 use ax_model::store::{
     Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, Flow,
     FlowFilter, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue, QueueChange,
@@ -262,7 +262,7 @@ impl Store for FaultyStore {
         self.through(Call::Schedules, |store| store.schedule(name))
     }
 
-    fn schedules(&self, after: Option<String>, limit: usize) -> Reply<'_, Vec<Schedule>> {
+    fn schedules(&self, after: Option<String>, limit: usize) -> Reply<'_, Vec<ListedSchedule>> {
         self.through(Call::Schedules, move |store| store.schedules(after, limit))
     }
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ax_model::firing::{DueSchedules, Firing, FiringKind, TickRun, Ticked, ToldTick};
-use ax_model::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal, change};
+use ax_model::firing::{DUE_BYTES, DueSchedules, Firing, FiringKind, TickRun, Ticked, ToldTick};
+use ax_model::schedule::{Changed, ListedSchedule, Schedule, ScheduleChange, ScheduleRefusal, change};
 use ax_model::store::{Act, Enqueued, Target};
 use ax_model::ticks::{self, Facts, Reason, TickOutcome, TickRecord};
 use ax_model::{Event, Job, JobId, NewJob, State, Timestamp};
@@ -37,16 +37,22 @@ impl Model {
         Ok(changed)
     }
 
-    pub(crate) fn list_schedules(&self, after: Option<&str>, limit: usize) -> Vec<Schedule> {
+    pub(crate) fn list_schedules(&self, after: Option<&str>, limit: usize) -> Vec<ListedSchedule> {
         let all = self.schedules.iter().filter(|(name, _)| after.is_none_or(|after| name.as_str() > after));
-        all.map(|(_, schedule)| schedule.clone()).take(limit).collect()
+        all.map(|(_, schedule)| schedule.clone().listed()).take(limit).collect()
     }
 
     pub(crate) fn due_schedules(&self, limit: usize, now: Timestamp) -> DueSchedules {
         let mut due: Vec<&Schedule> = self.schedules.values().filter(|s| ticks::is_due(s, now)).collect();
         due.sort_by_key(|s| (s.next, &s.spec.name));
         let next = self.schedules.values().filter_map(|s| s.next).filter(|next| *next > now).min();
-        DueSchedules { schedules: due.into_iter().take(limit).cloned().collect(), next }
+        let mut bytes = 0;
+        let fits = |schedule: &&Schedule| {
+            let fits = bytes < DUE_BYTES;
+            bytes += schedule.bytes();
+            fits
+        };
+        DueSchedules { schedules: due.into_iter().take(limit).take_while(fits).cloned().collect(), next }
     }
 
     pub(crate) fn list_ticks(&self, name: &str, before: Option<Timestamp>, limit: usize) -> Vec<ToldTick> {

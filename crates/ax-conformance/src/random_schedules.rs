@@ -93,7 +93,7 @@ impl Pair {
         let all = self.both("schedules", |store| store.schedules(None, 9));
         if !all.is_empty() {
             let at = self.below(all.len());
-            let firing = self.firing(&all[at]);
+            let firing = self.firing(&all[at].schedule);
             let stale = Firing { revision: firing.revision - i64::from(self.one_in(6)), ..firing };
             self.fire(&[stale]);
         }

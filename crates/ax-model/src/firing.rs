@@ -8,6 +8,9 @@ use crate::store::{Applied, Enqueued};
 use crate::ticks::TickRecord;
 use crate::time::Timestamp;
 
+/// Most bytes of schedules that are told as due at a time (`Schedule::bytes`), the first whatever its size.
+pub const DUE_BYTES: usize = 8 << 20;
+
 /// Schedules with something to decide.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DueSchedules {

@@ -48,5 +48,5 @@ pub use lifecycle::{Change, Event, Refusal, decide};
 pub use new_job::{Invalid, JobRequest, NewJob};
 pub use permits::{KeyId, Limit, Scope, Subject};
 pub use rate::Rate;
-pub use schedule::{Schedule, ScheduleSpec};
+pub use schedule::{ListedSchedule, Schedule, ScheduleSpec};
 pub use time::{Clock, Timestamp};

@@ -3,10 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cron::Rule;
+use crate::flow_template::FlowTemplate;
 use crate::grid::{Grid, Timing};
 use crate::job::coded;
 use crate::limits::{Limits, MAX_SPAN_MS};
 use crate::new_job::{Invalid, name};
+use crate::store::LISTED_BYTES;
 use crate::template::Template;
 use crate::ticks::{Reason, TickRecord, skipped};
 use crate::time::Timestamp;
@@ -299,6 +301,28 @@ impl Schedule {
         }
     }
 
+    /// As a listing shows it.
+    #[must_use]
+    pub fn listed(mut self) -> ListedSchedule {
+        let template = &mut self.spec.template;
+        let (args_bytes, kwargs_bytes) = (template.args.len(), template.kwargs.len());
+        let flow = (args_bytes > LISTED_BYTES).then(|| FlowTemplate::of_job(&template.task, &template.args)).flatten();
+        let words = self.declared.as_mut().map(|declared| &mut declared.text);
+        for text in [&mut template.args, &mut template.kwargs].into_iter().chain(words) {
+            if text.len() > LISTED_BYTES {
+                *text = String::new();
+            }
+        }
+        ListedSchedule { schedule: self, args_bytes, kwargs_bytes, flow: flow.map(|flow| flow.name) }
+    }
+
+    /// Bytes of its texts that may be long.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let template = &self.spec.template;
+        template.args.len() + template.kwargs.len() + self.declared.as_ref().map_or(0, |declared| declared.text.len())
+    }
+
     /// What in it does not go together; for the store's check.
     #[must_use]
     pub fn faults(&self) -> Option<String> {
@@ -316,6 +340,20 @@ impl Schedule {
         };
         self
     }
+}
+
+/// A schedule in a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedSchedule {
+    /// The schedule; those of its texts that are over `LISTED_BYTES` are empty: `args` and `kwargs` of its job, and the words of
+    /// its declaration.
+    pub schedule: Schedule,
+    /// Length of `args`, bytes.
+    pub args_bytes: usize,
+    /// Length of `kwargs`, bytes.
+    pub kwargs_bytes: usize,
+    /// The name of the flow that it starts, if that does not stand in `args` any more.
+    pub flow: Option<String>,
 }
 
 /// What is to become of a schedule.

@@ -17,7 +17,7 @@ use crate::job::{Cause, ErrorInfo, Job, Life, OnCrash, Progress, Spec, State};
 use crate::lifecycle::{Event, Fence, Refusal};
 use crate::new_job::NewJob;
 use crate::permits::{Limit, LimitWrite, Subject};
-use crate::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
+use crate::schedule::{Changed, ListedSchedule, Schedule, ScheduleChange, ScheduleRefusal};
 use crate::time::Timestamp;
 
 pub use crate::flow_rows::{Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal, NewFlow, Rerun, Upstream};
@@ -113,10 +113,10 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// One schedule.
     fn schedule(&self, name: String) -> Reply<'_, Option<Schedule>>;
 
-    /// Schedules in the order of their names, those after `after`; at most `limit`.
-    fn schedules(&self, after: Option<String>, limit: usize) -> Reply<'_, Vec<Schedule>>;
+    /// Schedules in the order of their names, those after `after`, without large texts; at most `limit`.
+    fn schedules(&self, after: Option<String>, limit: usize) -> Reply<'_, Vec<ListedSchedule>>;
 
-    /// Schedules with ticks to decide now, the longest due first; at most `limit`.
+    /// Schedules with ticks to decide now, the longest due first; at most `limit`, and not many more than `DUE_BYTES`.
     fn due_schedules(&self, limit: usize) -> Reply<'_, DueSchedules>;
 
     /// Decides ticks (`ticks::plan`) and keeps what was decided, with the jobs, in one transaction. What is not due any more,

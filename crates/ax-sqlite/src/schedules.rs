@@ -1,11 +1,11 @@
 //! Schedules and their ticks: changed, found when due, and fired. What becomes of a tick is decided by `ax_model::ticks`.
 
-use ax_model::firing::{DueSchedules, Firing, FiringKind, TickRun, Ticked, ToldTick};
+use ax_model::firing::{DUE_BYTES, DueSchedules, Firing, FiringKind, TickRun, Ticked, ToldTick};
 use ax_model::grid::{Count, Timing};
 use ax_model::lifecycle::Event;
 use ax_model::schedule::{
-    CatchUp, Changed, Declaration, DeclaredBy, Overlap, Pause, Schedule, ScheduleChange, ScheduleRefusal, ScheduleSpec,
-    change,
+    CatchUp, Changed, Declaration, DeclaredBy, ListedSchedule, Overlap, Pause, Schedule, ScheduleChange,
+    ScheduleRefusal, ScheduleSpec, change,
 };
 use ax_model::store::{Act, Applied, Enqueued, StoreError, Target};
 use ax_model::template::Template;
@@ -99,30 +99,37 @@ pub(crate) fn get(conn: &Connection, name: &str) -> rusqlite::Result<Option<Sche
         .optional()
 }
 
-pub(crate) fn list(conn: &Connection, after: Option<&str>, limit: usize) -> rusqlite::Result<Vec<Schedule>> {
+pub(crate) fn list(conn: &Connection, after: Option<&str>, limit: usize) -> rusqlite::Result<Vec<ListedSchedule>> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     conn.prepare_cached(concat!("SELECT ", columns!(), " FROM schedules WHERE name > ?1 ORDER BY name LIMIT ?2"))?
-        .query_map(params![after.unwrap_or_default(), limit], schedule)?
+        .query_map(params![after.unwrap_or_default(), limit], |row| schedule(row).map(Schedule::listed))?
         .collect()
 }
 
 pub(crate) fn due(conn: &Connection, limit: usize, now: Timestamp) -> rusqlite::Result<DueSchedules> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    // `ticks::is_due`, as seeks in two indexes.
-    let schedules = conn
-        .prepare_cached(concat!(
-            "SELECT * FROM (SELECT ",
-            columns!(),
-            " FROM schedules WHERE next IS NOT NULL AND next <= ?1 ORDER BY next, name LIMIT ?3)
-              UNION ALL
-              SELECT * FROM (SELECT ",
-            columns!(),
-            " FROM schedules WHERE paused_at IS NULL AND trouble IS NULL AND handled > ?2
-                AND (next IS NULL OR next > ?1) ORDER BY next, name LIMIT ?3)
-              ORDER BY next, name LIMIT ?3"
-        ))?
-        .query_map(params![now.0, now.plus_ms(LATE_MS).0, limit], schedule)?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
+    // `ticks::is_due`, as seeks in two indexes. Names are sorted, not jobs that may be large.
+    let names = conn
+        .prepare_cached(
+            "SELECT name FROM (
+               SELECT * FROM (SELECT name, next FROM schedules WHERE next IS NOT NULL AND next <= ?1
+                              ORDER BY next, name LIMIT ?3)
+               UNION ALL
+               SELECT * FROM (SELECT name, next FROM schedules WHERE paused_at IS NULL AND trouble IS NULL AND handled > ?2
+                              AND (next IS NULL OR next > ?1) ORDER BY next, name LIMIT ?3))
+             ORDER BY next, name LIMIT ?3",
+        )?
+        .query_map(params![now.0, now.plus_ms(LATE_MS).0, limit], |row| row.get(0))?
+        .collect::<rusqlite::Result<Vec<String>>>()?;
+    let (mut schedules, mut bytes) = (vec![], 0);
+    for name in names {
+        if bytes >= DUE_BYTES {
+            break;
+        }
+        let due = get(conn, &name)?;
+        bytes += due.as_ref().map_or(0, Schedule::bytes);
+        schedules.extend(due);
+    }
     let next = conn
         .prepare_cached("SELECT min(next) FROM schedules WHERE next IS NOT NULL AND next > ?1")?
         .query_row([now.0], |r| time(r, 0))?;

@@ -17,7 +17,7 @@ use ax_model::lifecycle::Refusal;
 use ax_model::new_job::NewJob;
 use ax_model::permits::LimitWrite;
 use ax_model::priority::{Ageing, Picker};
-use ax_model::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
+use ax_model::schedule::{Changed, ListedSchedule, Schedule, ScheduleChange, ScheduleRefusal};
 use ax_model::store::{
     Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, Flow,
     FlowFilter, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue, QueueChange,
@@ -349,7 +349,7 @@ impl Store for SqliteStore {
         self.readers.read(move |conn| schedules::get(conn, &name))
     }
 
-    fn schedules(&self, after: Option<String>, limit: usize) -> Reply<'_, Vec<Schedule>> {
+    fn schedules(&self, after: Option<String>, limit: usize) -> Reply<'_, Vec<ListedSchedule>> {
         self.readers.read(move |conn| schedules::list(conn, after.as_deref(), limit))
     }
 

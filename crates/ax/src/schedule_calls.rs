@@ -8,7 +8,7 @@ use ax_model::firing::{Firing, FiringKind, TickRun, ToldTick};
 use ax_model::flow_request::FLOW_TASK;
 use ax_model::flow_template::FlowTemplate;
 use ax_model::grid::Timing;
-use ax_model::schedule::{Schedule, ScheduleChange, ScheduleRefusal, ScheduleRequest};
+use ax_model::schedule::{ListedSchedule, Schedule, ScheduleChange, ScheduleRefusal, ScheduleRequest};
 use ax_model::store::{DayTotals, StoreError};
 use ax_model::{Invalid, Timestamp};
 
@@ -266,11 +266,11 @@ impl Client {
         self.node.store.schedule(name.to_owned()).await
     }
 
-    /// Schedules in the order of their names, those after `after`. `limit` is cut to the page limit.
+    /// Schedules in the order of their names, those after `after`, without large texts. `limit` is cut to the page limit.
     ///
     /// # Errors
     /// The store's own trouble.
-    pub async fn schedules(&self, after: Option<String>, limit: usize) -> Result<Vec<Schedule>, StoreError> {
+    pub async fn schedules(&self, after: Option<String>, limit: usize) -> Result<Vec<ListedSchedule>, StoreError> {
         self.node.store.schedules(after, limit.clamp(1, self.limits().page)).await
     }
 

@@ -20,7 +20,7 @@ use crate::journal::{Action, SkippedTicks, Step, Who};
 use crate::node::{Node, Stage};
 use crate::schedule_calls::ScheduleError;
 
-/// Schedules fired in one transaction: small, so that work fits in between.
+/// Most schedules fired in one transaction: small, so that work fits in between.
 const BATCH: usize = 200;
 /// Schedules read at a time where all are walked.
 pub(crate) const PAGE: usize = 500;
@@ -210,14 +210,14 @@ pub(crate) async fn declare(node: &Node, changes: Vec<(String, ScheduleChange)>)
     Ok(())
 }
 
-/// Looks at every schedule.
+/// Looks at every schedule, without its large texts.
 pub(crate) async fn each(node: &Node, mut look: impl FnMut(Schedule)) -> Result<(), StoreError> {
     let mut after = None;
     loop {
         let page = node.store.schedules(after.take(), PAGE).await?;
         let more = page.len() == PAGE;
-        after = page.last().map(|schedule| schedule.spec.name.clone());
-        page.into_iter().for_each(&mut look);
+        after = page.last().map(|listed| listed.schedule.spec.name.clone());
+        page.into_iter().for_each(|listed| look(listed.schedule));
         if !more {
             return Ok(());
         }

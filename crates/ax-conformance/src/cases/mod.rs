@@ -131,6 +131,7 @@ table! { $
         a_declaration_and_a_pause_outlive_a_restart
         a_removed_one_does_not_come_back_by_the_same_words
         due_ones_are_told_the_longest_due_first
+        c108_large_jobs_are_listed_and_told_as_due_in_bounds
         c049_a_tick_makes_one_job_that_is_found_by_its_record
         a_tick_is_decided_once_whoever_fires
         c055_a_clock_set_back_goes_on_firing_and_repeats_nothing

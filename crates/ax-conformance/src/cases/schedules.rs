@@ -1,6 +1,6 @@
 //! Schedules and their ticks: what is kept, what is decided once, and what a tick does to jobs.
 
-use ax_model::firing::{Firing, FiringKind, Ticked};
+use ax_model::firing::{DUE_BYTES, Firing, FiringKind, Ticked};
 use ax_model::grid::Timing;
 use ax_model::limits::Limits;
 use ax_model::schedule::{
@@ -104,7 +104,7 @@ pub(super) fn a_schedule_is_kept_changed_listed_and_deleted(h: &mut Harness) {
     assert_eq!(done(h.store().schedule("x".to_owned())), None);
     let names = |after: Option<&str>, limit| {
         let page = done(h.store().schedules(after.map(str::to_owned), limit));
-        page.into_iter().map(|s| s.spec.name).collect::<Vec<_>>()
+        page.into_iter().map(|s| s.schedule.spec.name).collect::<Vec<_>>()
     };
     assert_eq!((names(None, 2), names(Some("b"), 9)), (vec!["a".into(), "b".into()], vec![OTHER.to_owned()]));
     let edited = ScheduleSpec { overlap: Overlap::Skip, ..cron };
@@ -191,6 +191,30 @@ pub(super) fn due_ones_are_told_the_longest_due_first(h: &mut Harness) {
     assert_eq!(due(h, 9), (vec!["a".into(), "c".into()], Some(step(2))));
     change(h, "a", ScheduleChange::Pause { reason: None }).expect("is there");
     assert_eq!(due(h, 9).0, ["c"]);
+}
+
+pub(super) fn c108_large_jobs_are_listed_and_told_as_due_in_bounds(h: &mut Harness) {
+    create(h, "small", CatchUp::Latest, Overlap::Skip);
+    let (args, text) = (format!("[\"{}\"]", "x".repeat(1_000_000)), "x".repeat(DUE_BYTES / 2));
+    for name in ["a", "b", "c", "d"] {
+        let plain = spec(name, CatchUp::Latest, Overlap::Skip);
+        let spec = ScheduleSpec { template: Template { args: args.clone(), ..plain.template.clone() }, ..plain };
+        let declaration = Declaration { by: DeclaredBy::File, text: text.clone() };
+        change(h, name, ScheduleChange::Declare { spec, declaration }).expect("is new");
+    }
+    let listed = done(h.store().schedules(None, 9));
+    let told = listed.iter().map(|one| (one.args_bytes, one.schedule.spec.template.args.len(), one.schedule.bytes()));
+    let cut = (args.len(), 0, 0);
+    assert_eq!(told.collect::<Vec<_>>(), [cut, cut, (0, 0, 0), cut, cut, (0, 0, 0)]);
+    assert_eq!(schedule(h, "a").bytes(), args.len() + text.len());
+    h.clock.set(step(1));
+    let due = |h: &Harness| -> Vec<String> {
+        done(h.store().due_schedules(9)).schedules.into_iter().map(|one| one.spec.name).collect()
+    };
+    assert_eq!(due(h), ["a", "b"]);
+    fire(h, "a");
+    fire(h, "b");
+    assert_eq!(due(h), ["c", "d"]);
 }
 
 pub(super) fn c049_a_tick_makes_one_job_that_is_found_by_its_record(h: &mut Harness) {

@@ -51,15 +51,15 @@ pub(super) async fn list(State(shared): State<Shared>, RawQuery(query): RawQuery
     }
     let schedules = client.schedules(query.text("after").map(str::to_owned), limit).await?;
     let mut lasts = Vec::with_capacity(schedules.len());
-    for schedule in &schedules {
-        lasts.push(client.ticks(&schedule.spec.name, None, 1).await?.pop());
+    for listed in &schedules {
+        lasts.push(client.ticks(&listed.schedule.spec.name, None, 1).await?.pop());
     }
     let offered = offers(&shared);
-    let views = schedules.iter().zip(&lasts).map(|(schedule, last)| {
-        let is_offered = is_offered(&offered, schedule);
-        ScheduleView::new(schedule, last.as_ref(), is_offered, shared.redact())
+    let views = schedules.iter().zip(&lasts).map(|(listed, last)| {
+        let is_offered = is_offered(&offered, &listed.schedule);
+        ScheduleView::listed(listed, last.as_ref(), is_offered, shared.redact())
     });
-    let next_after = schedules.last().filter(|_| schedules.len() == limit).map(|last| last.spec.name.as_str());
+    let next_after = schedules.last().filter(|_| schedules.len() == limit).map(|last| last.schedule.spec.name.as_str());
     Ok(json(StatusCode::OK, &Schedules { schedules: views.collect(), next_after }))
 }
 

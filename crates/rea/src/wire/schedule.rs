@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 
 use ax::SchedulePlan;
-use ax::model::Schedule;
 use ax::model::cron::{Fire, Oddity};
 use ax::model::firing::{TickRun, ToldTick};
 use ax::model::flow_request::FLOW_TASK;
 use ax::model::flow_template::FlowTemplate;
 use ax::model::grid::Timing;
+use ax::model::schedule::{ListedSchedule, Schedule};
+use ax::model::store::LISTED_BYTES;
 use ax::model::template::Template;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -92,18 +93,38 @@ impl<'a> ScheduleView<'a> {
     }
 }
 
+impl<'a> ScheduleView<'a> {
+    /// The view in a listing: large texts are left out there.
+    #[must_use]
+    pub fn listed(
+        listed: &'a ListedSchedule,
+        last: Option<&'a ToldTick>,
+        offered: bool,
+        redact: &Redact,
+    ) -> ScheduleView<'a> {
+        let mut view = ScheduleView::new(&listed.schedule, last, offered, redact);
+        if let Some(name) = &listed.flow {
+            view.flow = Some(FlowView { name: name.clone(), nodes: None });
+        }
+        let large = |bytes: usize| (bytes > LISTED_BYTES).then_some(bytes);
+        (view.job.args_bytes, view.job.kwargs_bytes) = (large(listed.args_bytes), large(listed.kwargs_bytes));
+        view
+    }
+}
+
 /// The flow of a schedule.
 #[derive(Serialize)]
 struct FlowView {
     name: String,
-    /// The names of its nodes.
-    nodes: Vec<String>,
+    /// The names of its nodes; a listing leaves out those of a large flow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nodes: Option<Vec<String>>,
 }
 
 impl FlowView {
     fn of(template: FlowTemplate) -> FlowView {
         let nodes = template.nodes.into_iter().map(|node| node.name).collect();
-        FlowView { name: template.name, nodes }
+        FlowView { name: template.name, nodes: Some(nodes) }
     }
 }
 
@@ -115,6 +136,11 @@ struct TemplateView<'a> {
     args: Option<Cow<'a, RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     kwargs: Option<Cow<'a, RawValue>>,
+    /// Lengths of what a listing leaves out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    args_bytes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kwargs_bytes: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     queue: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -144,6 +170,8 @@ impl<'a> TemplateView<'a> {
             task: &template.task,
             args: if template.task == FLOW_TASK { None } else { given(&template.args) },
             kwargs: given(&template.kwargs),
+            args_bytes: None,
+            kwargs_bytes: None,
             queue: template.queue.as_deref(),
             priority: template.priority,
             timeout: template.timeout_ms.map(|limit| limit.map(Seconds)),

@@ -55,6 +55,29 @@ async fn a_schedule_is_made_shown_changed_and_removed() {
     bed.end().await;
 }
 
+/// C108 of schedules: a list of large ones is small, each by itself is whole.
+#[tokio::test]
+async fn c108_a_list_of_schedules_with_large_arguments_is_small() {
+    let bed = Bed::new().await;
+    let long = "x".repeat(500_000);
+    for name in ["a", "b"] {
+        make(
+            &bed,
+            json!({"name": name, "cron": "@yearly", "job": {"task": "echo", "args": [long], "kwargs": {"k": 1}}}),
+        )
+        .await;
+    }
+    let nodes = json!({"first": {"task": "echo", "args": [long]}, "second": {"task": "echo"}});
+    make(&bed, json!({"name": "f", "every": 3600, "flow": {"name": "loud", "nodes": nodes}})).await;
+    let (_, list) = bed.get("/schedules").await;
+    assert!(list.to_string().len() < 5_000, "{}", list.to_string().len());
+    assert_eq!(list["schedules"][0]["job"], json!({"task": "echo", "args_bytes": 500_004, "kwargs": {"k": 1}}));
+    assert_eq!(list["schedules"][2]["flow"], json!({"name": "loud"}));
+    assert_eq!(bed.get("/schedules/a").await.1["job"], json!({"task": "echo", "args": [long], "kwargs": {"k": 1}}));
+    assert_eq!(bed.get("/schedules/f").await.1["flow"], json!({"name": "loud", "nodes": ["first", "second"]}));
+    bed.end().await;
+}
+
 #[tokio::test]
 async fn c048_what_is_wrong_is_refused_with_its_field() {
     let bed = Bed::new().await;
