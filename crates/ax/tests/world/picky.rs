@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ax::model::firing::{DueSchedules, Firing, Ticked, ToldTick};
 use ax::model::gates::{Asker, JobWhy, LimitUse, QueueWhy};
 use ax::model::new_job::NewJob;
-use ax::model::schedule::{Changed, Schedule, ScheduleChange, ScheduleRefusal};
+use ax::model::schedule::{Changed, ListedSchedule, Schedule, ScheduleChange, ScheduleRefusal};
 use ax::model::store::{
     Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, EnqueueRefusal, LaneStats, Matching, NewFlow, Pruned,
     Recovered, Reply, Rerun, Swept, Upstream,
@@ -66,7 +66,7 @@ impl Store for Picky {
         queues() -> Vec<Queue>;
         change_schedules(changes: Vec<(String, ScheduleChange)>) -> Vec<Result<Changed, ScheduleRefusal>>;
         schedule(name: String) -> Option<Schedule>;
-        schedules(after: Option<String>, limit: usize) -> Vec<Schedule>;
+        schedules(after: Option<String>, limit: usize) -> Vec<ListedSchedule>;
         due_schedules(limit: usize) -> DueSchedules;
         tick(firings: Vec<Firing>) -> Vec<Result<Ticked, ScheduleRefusal>>;
         ticks(schedule: String, before: Option<Timestamp>, limit: usize) -> Vec<ToldTick>;
