@@ -15,8 +15,8 @@ use ax_model::permits::LimitWrite;
 use ax_model::schedule::{Changed, ListedSchedule, Schedule, ScheduleChange, ScheduleRefusal};
 use ax_model::store::{
     Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, Flow,
-    FlowFilter, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue, QueueChange,
-    Recovered, Reply, Rerun, Store, StoreError, StoreErrorKind, Swept, Upstream,
+    FlowFilter, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Listed, Matching, NewFlow, Page, Pruned, Queue,
+    QueueChange, Recovered, Reply, Rerun, Store, StoreError, StoreErrorKind, Swept, Upstream,
 };
 use ax_model::{Chance, JobId, Limit, NewJob, NodeId, Progress, Refusal, State, Subject, TaskSpec, Timestamp};
 
@@ -185,6 +185,14 @@ impl Store for FaultyStore {
 
     fn flow(&self, id: JobId) -> Reply<'_, Option<Flow>> {
         self.through(Call::Flow, move |store| store.flow(id))
+    }
+
+    fn flow_wrong(&self, id: JobId, limit: usize) -> Reply<'_, Vec<Listed>> {
+        self.through(Call::Flow, move |store| store.flow_wrong(id, limit))
+    }
+
+    fn node_names(&self, id: JobId) -> Reply<'_, Vec<String>> {
+        self.through(Call::Flow, move |store| store.node_names(id))
     }
 
     fn flows(&self, filter: FlowFilter, after: Option<Cursor>, limit: usize) -> Reply<'_, FlowPage> {

@@ -10,8 +10,8 @@ use ax_model::flow_template::FlowTemplate;
 use ax_model::job::Job;
 use ax_model::new_job::NewJob;
 use ax_model::store::{
-    Also, Applied, Cursor, EnqueueRefusal, Enqueued, Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal, NewFlow, Rerun,
-    Swept, Touched, Upstream,
+    Also, Applied, Cursor, EnqueueRefusal, Enqueued, Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal, Listed,
+    NewFlow, Rerun, Swept, Touched, Upstream,
 };
 use ax_model::{EdgeKind, Event, JobId, Refusal, State, Timestamp};
 
@@ -398,6 +398,18 @@ impl Model {
             flow.jobs.push(listed(&self.rows[&seq].job));
         }
         Some(flow)
+    }
+
+    pub(crate) fn flow_wrong(&self, id: JobId, limit: usize) -> Vec<Listed> {
+        let jobs = self.members(id).into_iter().map(|seq| &self.rows[&seq].job);
+        let wrong = jobs.filter(|job| matches!(job.life.state, State::Dead | State::Failed | State::Held));
+        let (held, others): (Vec<&Job>, Vec<&Job>) = wrong.partition(|job| job.life.state == State::Held);
+        held.into_iter().chain(others).take(limit).map(listed).collect()
+    }
+
+    pub(crate) fn node_names(&self, id: JobId) -> Vec<String> {
+        let places = self.members(id).into_iter().filter_map(|seq| self.rows[&seq].job.place.as_ref());
+        places.filter(|place| place.made_by.is_none()).map(|place| place.node.clone()).collect()
     }
 
     fn upstream_of(&self, parent: i64, edge: Drawn) -> Upstream {

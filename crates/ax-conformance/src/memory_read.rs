@@ -6,7 +6,7 @@ use ax_model::job::Job;
 use ax_model::store::{
     AtRest, Counts, Cursor, DayTotals, Filter, LISTED_BYTES, LaneStats, Listed, Matching, Page, Queue, READY_CAP,
 };
-use ax_model::{JobId, Scope, State, Subject, Timestamp};
+use ax_model::{ErrorInfo, JobId, Scope, State, Subject, Timestamp};
 
 use crate::memory_model::Model;
 
@@ -127,6 +127,7 @@ pub(crate) fn listed(job: &Job) -> Listed {
         }
     }
     shown.result = shown.result.filter(|text| text.len() <= LISTED_BYTES);
+    shown.last_error = shown.last_error.map(ErrorInfo::listed);
     Listed {
         job: shown,
         args_bytes: job.spec.args.len(),

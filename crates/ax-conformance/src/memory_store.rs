@@ -15,8 +15,8 @@ use ax_model::priority::Ageing;
 use ax_model::schedule::{Changed, ListedSchedule, Schedule, ScheduleChange, ScheduleRefusal};
 use ax_model::store::{
     Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, Flow,
-    FlowFilter, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue, QueueChange,
-    Recovered, Reply, Rerun, Store, StoreError, Swept, Upstream,
+    FlowFilter, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Listed, Matching, NewFlow, Page, Pruned, Queue,
+    QueueChange, Recovered, Reply, Rerun, Store, StoreError, Swept, Upstream,
 };
 use ax_model::{
     Clock, Event, JobId, Limit, NewJob, NodeId, Progress, Refusal, Scope, State, Subject, TaskSpec, Timestamp,
@@ -180,6 +180,14 @@ impl Store for MemoryStore {
 
     fn flow(&self, id: JobId) -> Reply<'_, Option<Flow>> {
         ready(self.inner.read(|model, _| model.flow(id)))
+    }
+
+    fn flow_wrong(&self, id: JobId, limit: usize) -> Reply<'_, Vec<Listed>> {
+        ready(self.inner.read(|model, _| model.flow_wrong(id, limit)))
+    }
+
+    fn node_names(&self, id: JobId) -> Reply<'_, Vec<String>> {
+        ready(self.inner.read(|model, _| model.node_names(id)))
     }
 
     fn flows(&self, filter: FlowFilter, after: Option<Cursor>, limit: usize) -> Reply<'_, FlowPage> {

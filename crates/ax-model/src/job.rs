@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{JobId, NodeId, Token};
+use crate::store::{LISTED_ERROR_BYTES, LISTED_MESSAGE};
 use crate::time::Timestamp;
 
 /// Implements the stable number and word of an enum whose variants are kept in a store or sent to a user.
@@ -339,6 +340,16 @@ impl ErrorInfo {
     #[must_use]
     pub fn new(cause: Cause, kind: impl Into<String>, message: impl Into<String>) -> ErrorInfo {
         ErrorInfo { cause: cause.as_str().to_owned(), kind: kind.into(), message: message.into(), traceback: None }
+    }
+
+    /// As a listing shows it (`LISTED_ERROR_BYTES`).
+    #[must_use]
+    pub fn listed(self) -> ErrorInfo {
+        if serde_json::to_string(&self).is_ok_and(|text| text.len() <= LISTED_ERROR_BYTES) {
+            return self;
+        }
+        let cut = |text: String| text.chars().take(LISTED_MESSAGE).collect();
+        ErrorInfo { kind: cut(self.kind), message: cut(self.message), traceback: None, ..self }
     }
 }
 

@@ -50,6 +50,13 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// A flow with all its jobs and edges.
     fn flow(&self, id: JobId) -> Reply<'_, Option<Flow>>;
 
+    /// Jobs of a flow that have gone wrong (held; then dead or failed), in the order in which they were made, as listings show them;
+    /// at most `limit`.
+    fn flow_wrong(&self, id: JobId, limit: usize) -> Reply<'_, Vec<Listed>>;
+
+    /// The names of a flow's nodes, in the order in which they were made, without those that its map nodes have made.
+    fn node_names(&self, id: JobId) -> Reply<'_, Vec<String>>;
+
     /// Flows, newest first; `after` is the number of the last one of the page before.
     fn flows(&self, filter: FlowFilter, after: Option<Cursor>, limit: usize) -> Reply<'_, FlowPage>;
 
@@ -517,6 +524,12 @@ pub struct Cursor(pub i64);
 /// Largest `args`, `kwargs` and `result` that a listing shows, bytes of JSON text each. Larger ones are left out there.
 pub const LISTED_BYTES: usize = 512;
 
+/// Longest error, bytes of JSON text, that a listing shows whole. Of a longer one the traceback is left out, and the message
+/// after `LISTED_MESSAGE` characters.
+pub const LISTED_ERROR_BYTES: usize = 2048;
+/// See `LISTED_ERROR_BYTES`. One more than people are shown: that some is missing can be seen.
+pub const LISTED_MESSAGE: usize = 501;
+
 /// One page, newest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
@@ -529,7 +542,8 @@ pub struct Page {
 /// A job in a listing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listed {
-    /// The job; those of its texts that are over `LISTED_BYTES` are empty (`args`, `kwargs`) or `None` (`result`).
+    /// The job; those of its texts that are over `LISTED_BYTES` are empty (`args`, `kwargs`) or `None` (`result`), and its error
+    /// is cut (`LISTED_ERROR_BYTES`).
     pub job: Job,
     /// Length of `args`, bytes.
     pub args_bytes: usize,

@@ -4,7 +4,7 @@ use ax_model::JobId;
 use ax_model::flow::{Edge, EdgeKind};
 use ax_model::flow_request::FLOW_TASK;
 use ax_model::job::State;
-use ax_model::store::{Cursor, Flow, FlowFilter, FlowPage, LISTED_BYTES, Upstream};
+use ax_model::store::{Cursor, Flow, FlowFilter, FlowPage, LISTED_BYTES, Listed, Upstream};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
@@ -77,6 +77,27 @@ pub(crate) fn flow(conn: &Connection, id: JobId) -> rusqlite::Result<Option<Flow
         flow.jobs.push(read.query_row([seq, cut], listed)?);
     }
     Ok(Some(flow))
+}
+
+pub(crate) fn wrong(conn: &Connection, id: JobId, limit: usize) -> rusqlite::Result<Vec<Listed>> {
+    let mut statement = conn.prepare_cached(concat!(
+        "SELECT ",
+        job_columns!(light),
+        " FROM jobs WHERE seq IN (
+              SELECT m.seq FROM places m CROSS JOIN jobs j ON j.seq = m.seq
+              WHERE m.flow = (SELECT seq FROM flows WHERE id = ?1) AND j.state IN (?3, ?4, ?5) ORDER BY j.state <> ?5, m.seq LIMIT ?6)
+          ORDER BY state <> ?5, seq"
+    ))?;
+    let [cut, limit] = [LISTED_BYTES, limit].map(|n| i64::try_from(n).unwrap_or(i64::MAX));
+    let [dead, failed, held] = [State::Dead, State::Failed, State::Held].map(State::code);
+    statement.query_map(params![id.0, cut, dead, failed, held, limit], listed)?.collect()
+}
+
+pub(crate) fn node_names(conn: &Connection, id: JobId) -> rusqlite::Result<Vec<String>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT node FROM places WHERE flow = (SELECT seq FROM flows WHERE id = ?1) AND made_by IS NULL ORDER BY seq",
+    )?;
+    statement.query_map([id.0], |r| r.get(0))?.collect()
 }
 
 pub(crate) fn flows(

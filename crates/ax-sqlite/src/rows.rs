@@ -141,7 +141,7 @@ macro_rules! job_columns {
         concat!(
             $crate::rows::standing_columns!(),
             ", created_at, timeout_ms, unique_for_ms, trace_id, root_id, key, tags, \
-         progress, last_error, iif(octet_length(args) <= ?2, args, ''), iif(octet_length(kwargs) <= ?2, kwargs, ''), \
+         progress, ", $crate::rows::listed_error!(), ", iif(octet_length(args) <= ?2, args, ''), iif(octet_length(kwargs) <= ?2, kwargs, ''), \
          iif(octet_length(result) <= ?2, result, NULL), (SELECT queue FROM lanes l WHERE l.lane = jobs.lane), \
          (SELECT task FROM lanes l WHERE l.lane = jobs.lane), \
          iif(flags & 16, (SELECT id FROM flows f WHERE f.seq = (SELECT flow FROM places p WHERE p.seq = jobs.seq)), NULL), \
@@ -158,6 +158,16 @@ pub(crate) use job_columns;
 pub(crate) fn fills(row: &Row<'_>) -> rusqlite::Result<bool> {
     Ok(row.get::<_, i64>(11)? & FILLS != 0)
 }
+
+/// An error as listings show it: `LISTED_ERROR_BYTES`, `LISTED_MESSAGE`.
+macro_rules! listed_error {
+    () => {
+        "iif(octet_length(last_error) <= 2048, last_error, iif(json_valid(last_error), json_object( \
+             'cause', last_error ->> 'cause', 'type', substr(last_error ->> 'type', 1, 501), \
+             'message', substr(last_error ->> 'message', 1, 501)), NULL))"
+    };
+}
+pub(crate) use listed_error;
 
 /// Where the lengths of a light row stand.
 pub(crate) const LISTED: usize = STANDING + 21;

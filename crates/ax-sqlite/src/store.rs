@@ -20,8 +20,8 @@ use ax_model::priority::{Ageing, Picker};
 use ax_model::schedule::{Changed, ListedSchedule, Schedule, ScheduleChange, ScheduleRefusal};
 use ax_model::store::{
     Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, Counts, Cursor, EnqueueRefusal, Enqueued, Filter, Flow,
-    FlowFilter, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Matching, NewFlow, Page, Pruned, Queue, QueueChange,
-    Recovered, Reply, Rerun, Store, StoreError, StoreErrorKind, Swept, Upstream,
+    FlowFilter, FlowPage, FlowRefusal, HistoryEntry, LaneStats, Listed, Matching, NewFlow, Page, Pruned, Queue,
+    QueueChange, Recovered, Reply, Rerun, Store, StoreError, StoreErrorKind, Swept, Upstream,
 };
 use ax_model::{Clock, JobId, Limit, NodeId, Progress, Subject, TaskSpec, Timestamp};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -246,6 +246,14 @@ impl Store for SqliteStore {
 
     fn flow(&self, id: JobId) -> Reply<'_, Option<Flow>> {
         self.readers.read(move |conn| snapshot(conn, |conn| flows_read::flow(conn, id)))
+    }
+
+    fn flow_wrong(&self, id: JobId, limit: usize) -> Reply<'_, Vec<Listed>> {
+        self.readers.read(move |conn| flows_read::wrong(conn, id, limit))
+    }
+
+    fn node_names(&self, id: JobId) -> Reply<'_, Vec<String>> {
+        self.readers.read(move |conn| flows_read::node_names(conn, id))
     }
 
     fn flows(&self, filter: FlowFilter, after: Option<Cursor>, limit: usize) -> Reply<'_, FlowPage> {

@@ -6,8 +6,8 @@ use ax_model::flow::FlowRetry;
 use ax_model::flow_request::{FlowError, FlowRequest, MAP_TASK};
 use ax_model::job::Tick;
 use ax_model::store::{
-    Also, Applied, Cursor, Enqueued, Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal, NewFlow, Rerun, StoreError,
-    Touched, Upstream,
+    Also, Applied, Cursor, Enqueued, Flow, FlowFilter, FlowHead, FlowPage, FlowRefusal, Listed, NewFlow, Rerun,
+    StoreError, Touched, Upstream,
 };
 use ax_model::{Chance, FlowState, JobId, JobRequest, NewJob, State, Timestamp};
 
@@ -125,18 +125,11 @@ impl Client {
         })?;
         log.write(node, &stored);
         let created = stored.iter().all(|one| one.created);
-        if !created && self.node_names(id).await.map_err(|e| refused(EnqueueError::Store(e)))? != names {
+        if !created && node.store.node_names(id).await.map_err(|e| refused(EnqueueError::Store(e)))? != names {
             return Err(SubmitError::IdConflict(id));
         }
         let jobs = names.into_iter().zip(stored).collect();
         Ok(Submitted { flow: id, jobs, created })
-    }
-
-    /// The names of a stored flow's nodes, without those that its map nodes have made since.
-    async fn node_names(&self, id: JobId) -> Result<Vec<String>, StoreError> {
-        let jobs = self.node.store.flow(id).await?.map_or_else(Vec::new, |flow| flow.jobs);
-        let places = jobs.into_iter().filter_map(|listed| listed.job.place);
-        Ok(places.filter(|place| place.made_by.is_none()).map(|place| place.node).collect())
     }
 
     /// A flow with its jobs and edges.
@@ -145,6 +138,14 @@ impl Client {
     /// The store's own trouble.
     pub async fn flow(&self, id: JobId) -> Result<Option<Flow>, StoreError> {
         self.node.store.flow(id).await
+    }
+
+    /// Jobs of a flow that are held, and those that are dead or failed, in the order in which they were made; at most `limit`.
+    ///
+    /// # Errors
+    /// The store's own trouble.
+    pub async fn flow_wrong(&self, id: JobId, limit: usize) -> Result<Vec<Listed>, StoreError> {
+        self.node.store.flow_wrong(id, limit).await
     }
 
     /// One page of flows, newest first. `limit` is cut to the page limit.
@@ -208,6 +209,17 @@ impl Client {
     /// # Errors
     /// The store's own trouble.
     pub async fn wait_flow(&self, id: JobId, limit: Duration) -> Result<Option<Flow>, StoreError> {
+        match self.wait_flow_head(id, limit).await? {
+            Some(head) => self.flow(head.spec.id).await,
+            None => Ok(None),
+        }
+    }
+
+    /// The same without its jobs.
+    ///
+    /// # Errors
+    /// The store's own trouble.
+    pub async fn wait_flow_head(&self, id: JobId, limit: Duration) -> Result<Option<FlowHead>, StoreError> {
         let node = &self.node;
         let deadline = node.timer.elapsed().saturating_add(limit);
         let mut id = id;
@@ -221,8 +233,8 @@ impl Client {
                 continue;
             }
             let left = deadline.saturating_sub(node.timer.elapsed());
-            if head.is_none_or(|head| head.state() != FlowState::Running) || left.is_zero() {
-                return node.store.flow(id).await;
+            if head.as_ref().is_none_or(|head| head.state() != FlowState::Running) || left.is_zero() {
+                return Ok(head);
             }
             let _ = node.timer.timeout(left.min(WAIT_READS_EVERY), hint).await;
         }

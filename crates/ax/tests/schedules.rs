@@ -95,6 +95,8 @@ async fn c049_days_pass_and_each_tick_makes_one_job(on: On) {
     assert!(ticks.iter().all(|tick| tick.record.outcome == Run && tick.state == Some(State::Success)));
     let of_last = &jobs(&client).await.pop().unwrap().spec;
     assert_eq!((of_last.root_id, of_last.tick.as_ref().unwrap().schedule.as_str()), (of_last.id, "nightly"));
+    // The store knows of the end before the log does.
+    eventually("the end is told", || async { w.steps.of(of_last.id).len() == 3 }).await;
     let mut steps = w.steps.of(of_last.id);
     // It starts in the transaction that makes it, so either may be told first.
     steps.sort_by_key(|step| step.as_str());

@@ -293,6 +293,10 @@ pub(super) fn a_flow_that_dies_is_run_again_from_what_failed(h: &mut Harness) {
     assert_eq!((h.job(ids[2]).life.state, state(h, flow)), (State::Skipped, FlowState::Running));
     let (how, next) = ended(&run(h, ids[3], None)).expect("the alert was its last job");
     assert_eq!((how, state(h, flow)), (FlowState::Dead, FlowState::Dead));
+    assert_eq!(done(h.store().node_names(flow)), ["n0", "n1", "n2", "n3"]);
+    let all = done(h.store().flow(flow)).expect("is there").jobs;
+    assert_eq!(done(h.store().flow_wrong(flow, 9)), all[1..2], "skipped is not wrong");
+    assert_eq!((done(h.store().flow_wrong(flow, 0)), done(h.store().flow_wrong(ids[0], 9))), (vec![], vec![]));
     let next = done(h.store().flow(next.expect("it may run twice"))).expect("is there");
     assert_eq!((next.head.attempt, next.head.retry_of, next.head.spec.root_id), (2, Some(flow), flow));
     let names: Vec<&str> =

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use ax_model::lifecycle::Failure;
-use ax_model::store::{Cursor, DayTotals, Filter, LISTED_BYTES, Matching};
-use ax_model::{Event, Job, JobId, JobRequest, NodeId, OnCrash, State, Timestamp};
+use ax_model::store::{Cursor, DayTotals, Filter, LISTED_BYTES, LISTED_MESSAGE, Matching};
+use ax_model::{Cause, ErrorInfo, Event, Job, JobId, JobRequest, NodeId, OnCrash, State, Timestamp};
 
 use crate::cases::of_task;
 use crate::harness::{Harness, done};
@@ -126,6 +126,23 @@ pub(super) fn c108_lists_leave_out_large_arguments_and_results(h: &mut Harness) 
     assert_eq!((&jobs[0].job, &jobs[1].job), (&expected, &whole), "what is small is listed, what is large is not");
     assert_eq!((jobs[0].args_bytes, jobs[0].kwargs_bytes, jobs[0].result_bytes), (long.len(), 2, Some(long.len())));
     assert_eq!((jobs[1].args_bytes, jobs[1].kwargs_bytes, jobs[1].result_bytes), (3, 7, Some(4)));
+}
+
+/// C108 of errors: a traceback may be as long as a payload.
+pub(super) fn c108_lists_cut_long_errors(h: &mut Harness) {
+    let (short, long) = (h.add(job()), h.add(job()));
+    for attempt in [h.take(TASK).attempt, h.take(TASK).attempt] {
+        let message = if attempt.id == long { "\u{e9}".repeat(100_000) } else { "it broke".to_owned() };
+        let error =
+            ErrorInfo { traceback: Some("File …".to_owned()), ..ErrorInfo::new(Cause::Fatal, "Boom", message) };
+        let (fence, failure) = (attempt.fence, Failure::Fatal);
+        let event = Event::Failed { fence, started_at: h.now(), failure, error, after_ms: None };
+        h.tell(attempt, event).expect("its lease is held");
+    }
+    let jobs = done(h.store().list(of_task(TASK), None, 10)).jobs;
+    let cut = ErrorInfo::new(Cause::Fatal, "Boom", "\u{e9}".repeat(LISTED_MESSAGE));
+    assert_eq!((&jobs[0].job.last_error, &jobs[1].job.last_error), (&Some(cut), &h.job(short).last_error));
+    assert!(h.job(long).last_error.is_some_and(|error| error.message.len() == 200_000 && error.traceback.is_some()));
 }
 
 /// C112: 5,000 jobs of one moment, walked by 100 while their states change and others come.

@@ -211,6 +211,7 @@ table! { $
         ids_are_found_by_their_range
         filters_are_joined_by_and
         c108_lists_leave_out_large_arguments_and_results
+        c108_lists_cut_long_errors
         c112_a_walk_sees_every_job_once_while_states_change
         c113_the_last_page_says_so
         c113_what_matches_is_counted

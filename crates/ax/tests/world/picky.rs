@@ -7,8 +7,8 @@ use ax::model::gates::{Asker, JobWhy, LimitUse, QueueWhy};
 use ax::model::new_job::NewJob;
 use ax::model::schedule::{Changed, ListedSchedule, Schedule, ScheduleChange, ScheduleRefusal};
 use ax::model::store::{
-    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, EnqueueRefusal, LaneStats, Matching, NewFlow, Pruned,
-    Recovered, Reply, Rerun, Swept, Upstream,
+    Act, Applied, AtRest, AttemptRef, ClaimRequest, Claimed, EnqueueRefusal, LaneStats, Listed, Matching, NewFlow,
+    Pruned, Recovered, Reply, Rerun, Swept, Upstream,
 };
 use ax::model::{Event, Progress};
 use ax::{
@@ -49,6 +49,8 @@ impl Store for Picky {
         retry_flow(id: JobId, retry: FlowRetry) -> Result<Rerun, FlowRefusal>;
         cancel_flow(id: JobId) -> Result<Vec<Applied>, FlowRefusal>;
         flow(id: JobId) -> Option<Flow>;
+        flow_wrong(id: JobId, limit: usize) -> Vec<Listed>;
+        node_names(id: JobId) -> Vec<String>;
         flows(filter: FlowFilter, after: Option<Cursor>, limit: usize) -> FlowPage;
         upstream(id: JobId, limit: usize) -> Vec<Upstream>;
         made_by(job: JobId, map: JobId) -> Vec<JobId>;

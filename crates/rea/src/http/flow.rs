@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ax::model::{FlowState, JobId};
-use ax::{Flow, FlowRefusal, FlowRetry};
+use ax::{FlowHead, FlowRefusal, FlowRetry};
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
@@ -24,16 +24,28 @@ fn id(text: &str) -> Result<JobId, Problem> {
     })
 }
 
-/// `GET /flows/{id}`: that run; with `?wait=` the newest one, once it has ended.
+/// Most nodes that have gone wrong in one answer.
+const WRONG_SHOWN: usize = 100;
+
+/// `GET /flows/{id}`: that run; with `?wait=` the newest one, once it has ended. `?nodes=` says which nodes are told.
 pub(super) async fn show(State(shared): State<Shared>, Path(text): Path<String>, RawQuery(query): RawQuery) -> Answer {
-    let query = Query::parse(query.as_deref(), &["wait"])?;
-    let id = id(&text)?;
-    let flow = match patience(&query)? {
-        None => shared.client().flow(id).await?,
+    let query = Query::parse(query.as_deref(), &["wait", "nodes"])?;
+    let (id, nodes) = (id(&text)?, query.text("nodes").unwrap_or("all"));
+    if !["all", "wrong", "none"].contains(&nodes) {
+        return Err(Problem::field("nodes", "must be one of \"all\", \"wrong\", \"none\""));
+    }
+    let client = shared.client();
+    let head = match patience(&query)? {
+        None => client.flow_head(id).await?,
         Some(limit) => wait(&shared, id, limit).await?,
     };
-    let Some(flow) = flow else { return Err(no_flow(&shared, id).await) };
-    Ok(json(StatusCode::OK, &FlowView::from(&flow)))
+    let Some(head) = head else { return Err(no_flow(&shared, id).await) };
+    let id = head.spec.id;
+    Ok(match nodes {
+        "none" => json(StatusCode::OK, &HeadView::from(&head)),
+        "wrong" => json(StatusCode::OK, &FlowView::wrong(&head, &client.flow_wrong(id, WRONG_SHOWN).await?)),
+        _ => json(StatusCode::OK, &FlowView::from(&client.flow(id).await?.ok_or(FlowRefusal::NotFound)?)),
+    })
 }
 
 /// There is no such flow. Who gave the id of a job is told so, and which flow it is of.
@@ -54,11 +66,11 @@ async fn no_flow(shared: &Shared, id: JobId) -> Problem {
 }
 
 /// Waits for the flow's end, but not past the server's.
-async fn wait(shared: &Shared, id: JobId, limit: Duration) -> Result<Option<Flow>, Problem> {
+async fn wait(shared: &Shared, id: JobId, limit: Duration) -> Result<Option<FlowHead>, Problem> {
     let _held = shared.hold().ok_or_else(too_many_waits)?;
     tokio::select! {
-        flow = shared.client().wait_flow(id, limit) => Ok(flow?),
-        () = shared.ending().cancelled() => Ok(shared.client().wait_flow(id, Duration::ZERO).await?),
+        head = shared.client().wait_flow_head(id, limit) => Ok(head?),
+        () = shared.ending().cancelled() => Ok(shared.client().wait_flow_head(id, Duration::ZERO).await?),
     }
 }
 

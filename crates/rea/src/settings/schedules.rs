@@ -283,7 +283,7 @@ mod tests {
             (
                 "[schedules.a]\ncron = \"@daily\"\nflow.name = \"f\"\nflow.nodes = [\n{ name = \"x\", task = \"m:x\" },\n\
                  { name = \"y\", task = \"m:y\", map = { result = \"w\" } }]",
-                "rea.toml:6: schedules.a.flow: node \"y\": depends_on: there is no node \"w\"",
+                "rea.toml:6: schedules.a.flow: node \"y\": map: there is no node \"w\"",
                 "flows.md",
             ),
             (

@@ -77,7 +77,9 @@ struct NodeView<'a> {
     finished_at: Option<String>,
     last_cause: Option<&'static str>,
     result_bytes: Option<usize>,
-    depends_on: Vec<UpstreamView<'a>>,
+    /// Absent where only some of the nodes are told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    depends_on: Option<Vec<UpstreamView<'a>>>,
 }
 
 /// What a job waits for, or waited for.
@@ -104,15 +106,24 @@ impl<'a> From<&'a Upstream> for UpstreamView<'a> {
 
 impl<'a> From<&'a Flow> for FlowView<'a> {
     fn from(flow: &'a Flow) -> FlowView<'a> {
-        let mut nodes: Vec<NodeView<'a>> = flow.jobs.iter().map(node).collect();
+        let mut depends_on: Vec<Vec<UpstreamView<'a>>> = flow.jobs.iter().map(|_| vec![]).collect();
         for (child, upstream) in &flow.edges {
-            nodes[*child].depends_on.push(upstream.into());
+            depends_on[*child].push(upstream.into());
         }
+        let nodes = flow.jobs.iter().zip(depends_on).map(|(listed, into)| node(listed, Some(into))).collect();
         FlowView { head: (&flow.head).into(), nodes }
     }
 }
 
-fn node(listed: &Listed) -> NodeView<'_> {
+impl<'a> FlowView<'a> {
+    /// The flow with those of its nodes that have gone wrong, without what they depend on.
+    #[must_use]
+    pub fn wrong(head: &'a FlowHead, wrong: &'a [Listed]) -> FlowView<'a> {
+        FlowView { head: head.into(), nodes: wrong.iter().map(|listed| node(listed, None)).collect() }
+    }
+}
+
+fn node<'a>(listed: &'a Listed, depends_on: Option<Vec<UpstreamView<'a>>>) -> NodeView<'a> {
     let (job, life) = (&listed.job, &listed.job.life);
     let place = job.place.as_ref();
     NodeView {
@@ -128,6 +139,6 @@ fn node(listed: &Listed) -> NodeView<'_> {
         finished_at: life.finished_at.map(time::text),
         last_cause: life.last_cause.map(Cause::as_str),
         result_bytes: listed.result_bytes,
-        depends_on: vec![],
+        depends_on,
     }
 }

@@ -154,6 +154,14 @@ async fn a_dead_flow_is_run_again_by_itself_and_by_hand() {
         "{second}"
     );
     assert_eq!(states(&second), [("b", "dead"), ("c", "skipped")]);
+    let whole = bed.get(&format!("/flows/{first}")).await.1;
+    let wrong = bed.get(&format!("/flows/{first}?nodes=wrong")).await.1;
+    let mut dead = whole["nodes"][1].clone();
+    dead.as_object_mut().unwrap().remove("depends_on");
+    assert_eq!((states(&wrong), &wrong["nodes"][0]), (vec![("b", "dead")], &dead));
+    let none = bed.get(&format!("/flows/{first}?nodes=none&wait=1")).await.1;
+    assert_eq!((&none["flow_id"], none.get("nodes")), (&second["flow_id"], None), "{none}");
+    assert_eq!(code(&bed.get(&format!("/flows/{first}?nodes=some")).await), (422, "invalid_field"));
     let own = bed.get(&format!("/flows/{first}")).await.1;
     assert_eq!(
         (&own["state"], &own["next"]),

@@ -47,7 +47,7 @@ async fn the_status_tells_what_there_is() {
     assert_eq!((&seen["healthy"], &seen["ready"], &seen["oldest_ready_at"]), (&json!(true), &json!(0), &json!(null)));
     let (_, tasks) = bed.get("/tasks").await;
     let names: Vec<&str> = tasks["tasks"].as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["broken", "crash", "echo", "fail", "hang"]);
+    assert_eq!(names, ["broken", "crash", "echo", "fail", "hang", "heed"]);
     assert!(tasks["tasks"].as_array().unwrap().iter().all(|t| t["offered"] == true));
     assert_eq!(code(&bed.get("/status?x=1").await), (422, "unknown_field"));
     bed.end().await;

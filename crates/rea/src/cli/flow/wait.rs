@@ -41,16 +41,18 @@ pub(in crate::cli) async fn wait(road: &mut Road, id: &str, limit: Duration, jso
     loop {
         let left = limit.saturating_sub(begun.elapsed()).min(POLL);
         let asked = Instant::now();
-        let (flow, exact) = newest(road, id, left).await?;
+        let flow = newest(road, id, left, "wrong").await?;
         told.tell(&flow);
         let state = flow["state"].as_str().unwrap_or_default();
         let id = word(&flow["flow_id"]);
         if state != "running" {
-            print(road, &flow, &exact, json).await?;
-            return ended(&flow);
+            let whole = whole(road, &id).await?;
+            print(road, &whole, json).await?;
+            return ended(&whole.0);
         }
-        if let Some(held) = needs_a_person(&flow) {
-            print(road, &flow, &exact, json).await?;
+        if let Some(whole) = stuck(road, &flow).await? {
+            print(road, &whole, json).await?;
+            let held = needs_a_person(&whole.0).unwrap_or(&Value::Null);
             let decide = ends::decide(held["task_id"].as_str().unwrap_or_default());
             return Err(Failure::new(Exit::Failed, format!("flow {id} waits for a person: {}", how(held))).hint(decide));
         }
@@ -62,13 +64,27 @@ pub(in crate::cli) async fn wait(road: &mut Road, id: &str, limit: Duration, jso
     }
 }
 
-/// The newest run; the server may wait for its end for so long.
-pub(in crate::cli) async fn newest(road: &mut Road, id: &str, wait: Duration) -> Result<(Value, Exact), Failure> {
-    road.get_exact(&format!("/flows/{}?wait={:.3}", encode(id), wait.as_secs_f64()), wait).await
+/// The newest run with those nodes: `all`, `wrong` or `none`. The server may wait for its end for so long.
+pub(in crate::cli) async fn newest(road: &mut Road, id: &str, wait: Duration, nodes: &str) -> Result<Value, Failure> {
+    let path = format!("/flows/{}?wait={:.3}&nodes={nodes}", encode(id), wait.as_secs_f64());
+    Ok(road.get_exact(&path, wait).await?.0)
+}
+
+async fn whole(road: &mut Road, id: &str) -> Result<(Value, Exact), Failure> {
+    road.get_exact(&format!("/flows/{}", encode(id)), Duration::ZERO).await
+}
+
+/// All of the flow, where a job of it is held and nothing of it goes on. `flow` has what went wrong; of those, the held come first.
+pub(in crate::cli) async fn stuck(road: &mut Road, flow: &Value) -> Result<Option<(Value, Exact)>, Failure> {
+    if flow["nodes"][0]["state"] != "held" {
+        return Ok(None);
+    }
+    let whole = whole(road, &word(&flow["flow_id"])).await?;
+    Ok(needs_a_person(&whole.0).is_some().then_some(whole))
 }
 
 /// The held job that a person must decide about before anything of the flow goes on; none while something else does.
-pub(in crate::cli) fn needs_a_person(flow: &Value) -> Option<&Value> {
+fn needs_a_person(flow: &Value) -> Option<&Value> {
     let nodes = flow["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mine: HashSet<&str> = nodes.iter().filter_map(|node| node["task_id"].as_str()).collect();
     // Who waits for others of the flow goes on when they do.
@@ -83,7 +99,7 @@ pub(in crate::cli) fn needs_a_person(flow: &Value) -> Option<&Value> {
     nodes.iter().find(|node| node["state"] == "held").filter(|_| !nodes.iter().any(goes_on))
 }
 
-async fn print(road: &mut Road, flow: &Value, exact: &Exact, json: bool) -> Result<(), Failure> {
+async fn print(road: &mut Road, (flow, exact): &(Value, Exact), json: bool) -> Result<(), Failure> {
     match json {
         true => show::json(exact),
         false => draw(flow, &earlier(road, flow).await?),

@@ -11,11 +11,11 @@ use serde_json::value::RawValue;
 use super::flight::{ASK_MAX, Ends, Flight, Halt, bad_of, no_answer};
 use super::line::Order;
 use super::rows::Row;
-use crate::cli::flow::wait::{needs_a_person, newest};
+use crate::cli::flow::wait::{newest, stuck};
 use crate::cli::{Exit, Failure};
 use crate::wire::time;
 
-/// Flows are looked at this often: each look reads the whole flow.
+/// Flows are looked at this often.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 impl Flight {
@@ -48,9 +48,9 @@ impl Flight {
         self.looked = (Instant::now(), round.last().map_or(0, |(line, _)| line + 1));
         let mut wait = limit;
         for (line, id) in round {
-            let (flow, _) = newest(&mut self.road, &id.to_string(), std::mem::take(&mut wait)).await?;
+            let flow = newest(&mut self.road, &id.to_string(), std::mem::take(&mut wait), "wrong").await?;
             let state = match flow["state"].as_str().unwrap_or_default() {
-                "running" if needs_a_person(&flow).is_some() => "held",
+                "running" if stuck(&mut self.road, &flow).await?.is_some() => "held",
                 "running" => continue,
                 _ if self.plan.retry && self.runs_again(&flow).await? => continue,
                 ended => ended,
@@ -73,6 +73,7 @@ impl Flight {
 
     /// Writes the rows of a flow that has ended, or is held: then without those of its jobs that wait for what is held.
     async fn flow_ended(&mut self, line: u64, flow: &Value, state: &str) -> Result<(), Halt> {
+        let flow = self.road.get(&format!("/flows/{}", flow["flow_id"].as_str().unwrap_or_default())).await?;
         let mut names: Vec<(JobId, &str)> = vec![];
         for node in flow["nodes"].as_array().into_iter().flatten() {
             if let Some(id) = node["task_id"].as_str().and_then(|id| id.parse().ok()) {
