@@ -57,6 +57,7 @@ async fn running_jobs_get_the_grace(on: On) {
         let engine = engine.clone();
         tokio::spawn(async move { engine.stop(Duration::from_secs(30)).await })
     };
+    eventually("the stop has begun", || async { !engine.client().health().claiming }).await;
     let late = engine.client().enqueue_one(job("ok")).await.unwrap();
     w.advance_ms(29_000);
     w.script.gate.add_permits(1);
