@@ -2,6 +2,7 @@
 //! lifts it. What is open or shut is decided by `ax`; here it is only put into words.
 
 use ax::model::flow_request::{FLOW_TASK, MAP_TASK};
+use ax::model::flow_template::FlowTemplate;
 use ax::model::gates::{AHEAD_CAP, Gate, Holder, LimitUse, UPSTREAM_MAX};
 use ax::model::store::{Queue, READY_CAP};
 use ax::model::{Cause, EdgeKind, Job, Scope, State, Timestamp};
@@ -432,6 +433,11 @@ fn at_rest(why: &WhyJob) -> GateView {
             shut("state", format!("nothing: it is dead for {ago}{reason}")).lift(again())
         }
         State::Cancelled => shut("state", format!("nothing: it was cancelled {ago} ago")).lift(again()),
+        State::Success if job.spec.task == FLOW_TASK => {
+            let flow = FlowTemplate::flow_id(id, job.spec.created_at);
+            shut("state", format!("nothing: it started its flow {ago} ago"))
+                .lift(format!("see the flow: rea flow show {flow}"))
+        }
         State::Success => {
             shut("state", format!("nothing: it succeeded {ago} ago")).lift("to have it done again, enqueue it anew")
         }

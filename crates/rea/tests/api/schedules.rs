@@ -79,6 +79,25 @@ async fn c108_a_list_of_schedules_with_large_arguments_is_small() {
 }
 
 #[tokio::test]
+async fn a_tick_leads_to_its_flow() {
+    let bed = Bed::new().await;
+    let nodes = json!({"only": {"task": "broken"}});
+    make(&bed, json!({"name": "f", "every": 3600, "flow": {"name": "sad", "nodes": nodes}})).await;
+    let (_, run) = bed.post("/schedules/f/run", "").await;
+    let id = run["task_id"].as_str().unwrap();
+    bed.reach(id, "success").await;
+    let (_, ticks) = bed.get("/schedules/f/ticks").await;
+    let flow = ticks["ticks"][0]["flow_id"].as_str().unwrap().to_owned();
+    let (_, ended) = bed.get(&format!("/flows/{flow}?wait=20")).await;
+    assert_eq!((&ended["state"], &ended["root_id"]), (&json!("dead"), &json!(id)));
+    let (_, ticks) = bed.get("/schedules/f/ticks").await;
+    assert_eq!((&ticks["ticks"][0]["state"], &ticks["ticks"][0]["task_id"]), (&json!("dead"), &json!(id)));
+    let (_, why) = bed.get(&format!("/jobs/{id}/why")).await;
+    assert!(why.to_string().contains(&format!("rea flow show {flow}")), "{why}");
+    bed.end().await;
+}
+
+#[tokio::test]
 async fn c048_what_is_wrong_is_refused_with_its_field() {
     let bed = Bed::new().await;
     make(&bed, json!({"name": "n", "every": 3600, "job": {"task": "echo"}})).await;
