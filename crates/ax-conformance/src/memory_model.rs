@@ -176,10 +176,10 @@ impl Model {
         let row = self.rows.get_mut(&seq).expect("just changed");
         if new.if_exists == IfExists::Replace {
             row.digest = new.digest;
-            let Spec { id, trace_id, root_id, created_at, .. } = row.job.spec.clone();
+            let Spec { id, trace_id, root_id, tick, created_at, .. } = row.job.spec.clone();
             self.queues.entry(new.spec.queue.clone()).or_default();
             self.lanes.entry(lane_of(&new.spec)).or_default();
-            row.job.spec = Spec { id, trace_id, root_id, created_at, ..new.spec };
+            row.job.spec = Spec { id, trace_id, root_id, tick, created_at, ..new.spec };
         }
         if let Some(HistoryEntry::Action { what: written, .. }) = row.history.last_mut() {
             what.clone_into(written);

@@ -254,7 +254,7 @@ fn meet_holder(
     Ok(Ok(existing))
 }
 
-/// Gives a waiting job the new request's content; id, trace_id, ancestor and time of enqueue stay.
+/// Gives a waiting job the new request's content; id, trace_id, ancestor, tick and time of enqueue stay.
 fn replace_spec(tx: &mut Tx<'_, '_>, job: &NewJob, seq: i64, digest: &[u8; 16], lane: usize) -> Result<(), StoreError> {
     let spec = &job.spec;
     drop_tags(tx, seq)?;

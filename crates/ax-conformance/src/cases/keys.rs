@@ -3,9 +3,9 @@
 use ax_model::lifecycle::Failure;
 use ax_model::new_job::IfExists;
 use ax_model::store::{EnqueueRefusal, Enqueued};
-use ax_model::{Edge, EdgeKind, Event, JobId, JobRequest, OnCrash, Policy, Refusal, State};
+use ax_model::{Edge, EdgeKind, Event, JobId, JobRequest, OnCrash, Policy, Refusal, State, Tick};
 
-use crate::harness::{Harness, done};
+use crate::harness::{Harness, START, done};
 
 const WINDOW_MS: u64 = 60_000;
 
@@ -38,8 +38,10 @@ pub(super) fn keep_answers_with_the_job_that_is_there(h: &mut Harness) {
 }
 
 pub(super) fn replace_changes_a_waiting_job_and_keeps_its_name(h: &mut Harness) {
-    let old = JobRequest { tags: vec!["old".to_owned()], ..keyed("k", "[1]") };
-    let id = h.add(old);
+    let mut old = h.resolve(JobRequest { tags: vec!["old".to_owned()], ..keyed("k", "[1]") });
+    old.spec.tick = Some(Tick { schedule: "nightly".to_owned(), at: START });
+    let id = old.spec.id;
+    done(h.store().enqueue(vec![old])).expect("none has the key");
     let before = h.job(id);
     h.clock.advance(1_000);
     let new = JobRequest {
@@ -60,6 +62,7 @@ pub(super) fn replace_changes_a_waiting_job_and_keeps_its_name(h: &mut Harness) 
     let after = h.job(id);
     let (old, new) = (&before.spec, &after.spec);
     assert_eq!((new.id, new.created_at, new.root_id, after.seq), (old.id, old.created_at, old.root_id, before.seq));
+    assert_eq!((old.tick.is_some(), &new.tick), (true, &old.tick), "made by the same tick");
     assert_eq!((new.args.as_str(), new.kwargs.as_str()), ("[2]", r#"{"a":1}"#));
     assert_eq!((new.task.as_str(), new.queue.as_str(), new.key.as_deref()), ("key:f", "key queue", Some("k")));
     assert_eq!((new.priority, new.timeout_ms, new.tags.clone()), (2, None, vec!["new".to_owned()]));
