@@ -426,6 +426,7 @@ impl Model {
         let before = after.map_or(i64::MAX, |cursor| cursor.0);
         let fits = |head: &&FlowHead| {
             head.seq < before
+                && (head.counts.jobs > 0 || filter.ids.is_some())
                 && (filter.states.is_empty() || filter.states.contains(&head.state()))
                 && filter.name.as_ref().is_none_or(|name| *name == head.spec.name)
                 && filter.ids.is_none_or(|(first, last)| (first..=last).contains(&head.spec.id))
@@ -467,9 +468,19 @@ impl Model {
         let Some(place) = &job.place else { return };
         let Some(head) = self.flows.get_mut(&place.flow) else { return };
         head.counts.jobs -= 1;
-        if head.counts.jobs == 0 {
-            self.flows.remove(&place.flow);
+        let runs = self.runs_beside(place.flow);
+        if runs.iter().all(|id| self.flows[id].counts.jobs == 0) {
+            runs.iter().for_each(|id| drop(self.flows.remove(id)));
         }
+    }
+
+    /// A flow with its earlier and later runs.
+    fn runs_beside(&self, id: JobId) -> Vec<JobId> {
+        let along = |by: fn(&FlowHead) -> Option<JobId>| {
+            let from = self.flows.get(&id);
+            std::iter::successors(from, move |head| self.flows.get(&by(head)?)).map(|head| head.spec.id)
+        };
+        along(|head| head.retry_of).chain(along(|head| head.next).skip(1)).collect()
     }
 
     pub(crate) fn check_flows(&self) -> Vec<String> {

@@ -40,7 +40,7 @@ pub struct FlowHead {
     pub next: Option<JobId>,
     /// It was cancelled as a whole.
     pub cancel_asked: bool,
-    /// Its jobs by what matters.
+    /// Its jobs by what matters; none at all = they have been deleted, and another run of the flow still has some.
     pub counts: FlowCounts,
     /// When its last job ended; `None` = it runs.
     pub finished_at: Option<Timestamp>,
@@ -85,7 +85,7 @@ pub struct FlowFilter {
     pub states: Vec<FlowState>,
     /// With this name.
     pub name: Option<String>,
-    /// With an id from the first to the second, both included.
+    /// With an id from the first to the second, both included; also those whose jobs are all deleted, which no other list has.
     pub ids: Option<(JobId, JobId)>,
 }
 

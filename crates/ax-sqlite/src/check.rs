@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ax_model::KeyId;
 use rusqlite::Connection;
 
-use crate::flows::{head, head_columns};
+use crate::flows::{head, head_columns, runs_without_jobs};
 use crate::rows::{standing, standing_columns, time};
 
 /// Compares what is kept twice with the rows, and runs SQLite's own check. Reads the whole store.
@@ -58,6 +58,9 @@ pub(crate) fn check(conn: &Connection) -> rusqlite::Result<Vec<String>> {
         if row.get::<_, i64>("state")? != head.state().code() {
             faults.push(format!("flow {}: what is kept of its state differs from its counts", head.spec.id));
         }
+        if head.counts.jobs == 0 && !runs_without_jobs(conn, head.seq)?.is_empty() {
+            faults.push(format!("flow {}: no run of it has a job", head.spec.id));
+        }
     }
     let mut statement = conn.prepare("SELECT lane, state, n FROM lane_counts WHERE n <> 0")?;
     let rows = statement.query_map([], |r| Ok(((r.get(0)?, r.get(1)?), r.get(2)?)))?;
@@ -98,7 +101,10 @@ pub(crate) fn check(conn: &Connection) -> rusqlite::Result<Vec<String>> {
                  OR (open = 0) <> (finished_at IS NOT NULL)",
             "flows whose counts differ from their jobs",
         ),
-        ("SELECT count(*) FROM flows WHERE seq NOT IN (SELECT flow FROM places)", "flows without jobs"),
+        (
+            "SELECT count(*) FROM flows WHERE (jobs > 0) <> (seq IN (SELECT flow FROM places))",
+            "flows that count jobs which they do not have",
+        ),
         ("SELECT count(*) FROM keys WHERE seq NOT IN (SELECT seq FROM jobs)", "keys of jobs that are gone"),
         ("SELECT count(*) FROM tags WHERE seq NOT IN (SELECT seq FROM jobs)", "tags of jobs that are gone"),
         ("SELECT count(*) FROM attempts WHERE seq NOT IN (SELECT seq FROM jobs)", "attempts of jobs that are gone"),

@@ -189,12 +189,44 @@ pub(crate) fn count_turn(tx: &Tx<'_, '_>, job: i64, from: State, to: State) -> R
     Ok(Some(flow))
 }
 
-/// A job of a flow is deleted; the flow goes with its last one.
+/// A job of a flow is deleted. What its run came to is kept while any run of the flow has jobs: how the flow has ended is
+/// asked of its newest run, which is found by way of the others.
 pub(crate) fn forget(tx: &Tx<'_, '_>, job: i64) -> Result<(), StoreError> {
     tx.run("UPDATE flows SET jobs = jobs - 1 WHERE seq = (SELECT flow FROM places WHERE seq = ?1)", [job])?;
-    tx.run("DELETE FROM flows WHERE seq = (SELECT flow FROM places WHERE seq = ?1) AND jobs = 0", [job])?;
+    let emptied: Option<i64> = tx
+        .sql("SELECT seq FROM flows WHERE seq = (SELECT flow FROM places WHERE seq = ?1) AND jobs = 0")?
+        .query_row([job], |r| r.get(0))
+        .optional()
+        .map_err(|e| sqlite_error(&e))?;
     tx.run("DELETE FROM places WHERE seq = ?1", [job])?;
+    let Some(flow) = emptied else { return Ok(()) };
+    for run in runs_without_jobs(tx.conn, flow).map_err(|e| sqlite_error(&e))? {
+        tx.run("DELETE FROM flows WHERE seq = ?1", [run])?;
+    }
     Ok(())
+}
+
+/// The rows of a flow's runs, earlier and later, if none of them has a job any more; else nothing.
+pub(crate) fn runs_without_jobs(conn: &Connection, flow: i64) -> rusqlite::Result<Vec<i64>> {
+    let read =
+        |by: &'static str, value: &dyn rusqlite::ToSql| conn.prepare_cached(by)?.query_row([value], head).optional();
+    let Some(one) = read(concat!("SELECT ", head_columns!(), " FROM flows WHERE seq = ?1"), &flow)? else {
+        return Ok(vec![]);
+    };
+    let mut empty = vec![flow];
+    for onward in [|head: &FlowHead| head.next, |head: &FlowHead| head.retry_of] {
+        let mut beside = onward(&one);
+        while let Some(id) = beside {
+            let by_id = concat!("SELECT ", head_columns!(), " FROM flows WHERE id = ?1");
+            let Some(head) = read(by_id, &id.0)? else { break };
+            if head.counts.jobs > 0 {
+                return Ok(vec![]);
+            }
+            empty.push(head.seq);
+            beside = onward(&head);
+        }
+    }
+    Ok(empty)
 }
 
 /// Notes that a flow has ended, or runs again because a job of it does; a flow that died is run again while it may be.

@@ -112,9 +112,12 @@ pub(crate) fn flows(
         sql.push_str(" AND name = ?");
         values.push(name.clone().into());
     }
-    if let Some((first, last)) = &filter.ids {
-        sql.push_str(" AND id BETWEEN ? AND ?");
-        values.extend([first, last].map(|id| Value::Blob(id.0.to_vec())));
+    match &filter.ids {
+        Some((first, last)) => {
+            sql.push_str(" AND id BETWEEN ? AND ?");
+            values.extend([first, last].map(|id| Value::Blob(id.0.to_vec())));
+        }
+        None => sql.push_str(" AND jobs > 0"),
     }
     if !filter.states.is_empty() {
         let codes: Vec<String> = filter.states.iter().map(|state| state.code().to_string()).collect();

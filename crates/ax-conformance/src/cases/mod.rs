@@ -148,6 +148,8 @@ table! { $
     schedule_flows {
         a_queued_tick_waits_for_the_flow_before_it_and_its_further_runs
         a_tick_stands_where_its_flow_does
+        a_tick_stands_where_its_flow_does_when_older_runs_are_deleted
+        a_tick_stands_where_its_flow_did_when_the_newest_run_is_deleted
         a_flow_that_runs_again_holds_back_the_queue_again
         cancel_old_ends_the_flow_and_it_is_not_run_again
         a_flow_that_comes_after_the_cancel_of_its_tick_is_not_stored

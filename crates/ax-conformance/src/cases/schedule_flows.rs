@@ -1,13 +1,13 @@
 //! Schedules that start flows: a tick has ended when its flow has, with its further runs.
 
 use ax_model::firing::{Firing, FiringKind, Ticked, ToldTick};
-use ax_model::flow::{Edge, EdgeKind, FlowRetry};
+use ax_model::flow::{Edge, EdgeKind, FlowRetry, FlowState};
 use ax_model::flow_request::FLOW_TASK;
 use ax_model::flow_template::FlowTemplate;
 use ax_model::lifecycle::Failure;
 use ax_model::limits::Limits;
 use ax_model::schedule::{CatchUp, Overlap, ScheduleChange, ScheduleRequest};
-use ax_model::store::{AttemptRef, EnqueueRefusal, NewFlow};
+use ax_model::store::{AttemptRef, EnqueueRefusal, FlowFilter, FlowRefusal, NewFlow, Swept};
 use ax_model::template::Template;
 use ax_model::ticks::{QUEUED_MAX, Reason, TickOutcome};
 use ax_model::{JobId, JobRequest, NewJob, Place, State, Timestamp};
@@ -194,4 +194,69 @@ pub(super) fn the_queue_is_counted_in_ticks_however_large_their_flows(h: &mut Ha
     let last = full.records.last().map(|record| (record.outcome, record.reason));
     assert_eq!(last, Some((TickOutcome::Skipped, Some(Reason::Overlap))));
     assert_eq!(ready(h), []);
+}
+
+fn prune(h: &mut Harness, state: State) {
+    h.clock.advance(1_000);
+    let cut = vec![(state, h.now())];
+    (0..2).for_each(|_| while !done(h.store().prune(cut.clone(), 100)).complete {});
+}
+
+/// Flows of this test, with the number of their jobs.
+fn listed(h: &Harness) -> Vec<(JobId, u64)> {
+    let page = done(h.store().flows(FlowFilter { name: Some("f".to_owned()), ..FlowFilter::default() }, None, 9));
+    page.flows.iter().map(|head| (head.spec.id, head.counts.jobs)).collect()
+}
+
+/// A tick whose flow died and was run again by a person; a job that waits for the tick.
+fn run_again(h: &mut Harness, at: i64) -> (JobId, [JobId; 2], JobId) {
+    let starter = starters(&fire(h, at))[0];
+    let (first, jobs) = start_flow(h, starter, 1, 1);
+    let attempt = begin(h, TASK, jobs[0]);
+    end(h, attempt, Some(Failure::Fatal));
+    let second = done(h.store().retry_flow(first, FlowRetry::Failed)).expect("has died").head.spec.id;
+    let edge = Edge { parent: starter, kind: EdgeKind::Success };
+    let after = h.add(JobRequest { depends_on: vec![edge], ..JobRequest::new("flow:after", "[]") });
+    (starter, [first, second], after)
+}
+
+fn end_run(h: &mut Harness, run: JobId) {
+    let job = done(h.store().flow(run)).expect("is there").jobs[0].job.spec.id;
+    let attempt = begin(h, TASK, job);
+    end(h, attempt, None);
+}
+
+/// How a flow has ended is asked of its newest run, also when the jobs of the first are deleted already.
+pub(super) fn a_tick_stands_where_its_flow_does_when_older_runs_are_deleted(h: &mut Harness) {
+    create(h, CatchUp::Latest, Overlap::Skip);
+    let (_, [first, second], after) = run_again(h, 1);
+    prune(h, State::Dead);
+    assert_eq!(listed(h), [(second, 1)], "the first run has no jobs");
+    let head = done(h.store().flow(first)).expect("the way to the second").head;
+    assert_eq!((head.state(), head.next, head.counts.jobs), (FlowState::Dead, Some(second), 0));
+    let by_id = FlowFilter { ids: Some((first, first)), ..FlowFilter::default() };
+    assert_eq!(done(h.store().flows(by_id, None, 9)).flows, [head]);
+    assert_eq!((newest(h).state, newest(h).flow), (Some(State::Running), Some(second)));
+    assert_eq!(starters(&fire(h, 2)), [], "it has not ended");
+    assert_eq!(done(h.store().sweep()), Swept::default());
+    assert_eq!(h.claim_ids(&["flow:after"], 1), [], "it waits for the flow");
+    end_run(h, second);
+    assert_eq!(h.take("flow:after").attempt.id, after);
+    prune(h, State::Success);
+    assert_eq!([first, second].map(|run| done(h.store().flow(run))), [None, None], "no run has jobs");
+}
+
+/// The same where the newest run is deleted first, as what succeeded is kept for a shorter time.
+pub(super) fn a_tick_stands_where_its_flow_did_when_the_newest_run_is_deleted(h: &mut Harness) {
+    create(h, CatchUp::Latest, Overlap::Skip);
+    let (starter, [first, second], after) = run_again(h, 1);
+    end_run(h, second);
+    prune(h, State::Success);
+    assert_eq!(listed(h), [(first, 1)], "the second run has no jobs");
+    assert_eq!(h.state(starter), State::Success, "it is waited for");
+    assert_eq!((newest(h).state, newest(h).flow), (Some(State::Success), Some(second)));
+    assert_eq!(done(h.store().retry_flow(first, FlowRetry::Failed)), Err(FlowRefusal::Superseded(second)));
+    assert_eq!(h.take("flow:after").attempt.id, after);
+    prune(h, State::Dead);
+    assert_eq!([first, second].map(|run| done(h.store().flow(run))), [None, None], "no run has jobs");
 }

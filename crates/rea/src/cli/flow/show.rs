@@ -85,6 +85,9 @@ pub(super) fn draw(flow: &Value, earlier: &Earlier) -> Result<(), Failure> {
     if !flow["finished_at"].is_null() {
         pair("ended", screen.moment(&flow["finished_at"]))?;
     }
+    if flow["jobs"] == 0 {
+        return pair("jobs", "all deleted");
+    }
     let paint = |state: &str, text: &str| screen.coloured(state, text);
     let mut counts = vec![];
     flow["nodes"].as_array().into_iter().flatten().for_each(|node| add(&mut counts, state_of(node), 1));
