@@ -26,6 +26,14 @@ pub(crate) fn others() -> Vec<String> {
     ends.into_iter().filter(|(number, _)| Some(*number) != usual).map(|(_, program)| program.clone()).collect()
 }
 
+/// The program that `python3` comes to: on the path there may be a script that looks for it.
+pub(crate) fn itself() -> Option<String> {
+    let print = ["-c", "import sys; print(sys.executable)"];
+    let output = Command::new("python3").args(print).stdin(Stdio::null()).output().ok()?;
+    let path = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+    (output.status.success() && !path.is_empty()).then_some(path)
+}
+
 fn kept_by_pyenv() -> Vec<String> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".pyenv"));
     let Some(root) = std::env::var_os("PYENV_ROOT").map(PathBuf::from).or_else(home) else { return Vec::new() };
