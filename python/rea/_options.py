@@ -7,10 +7,12 @@ from ._node import CALL_WORDS
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
-    from typing import Any, Callable, Union
+    from typing import Any, Callable, Iterator, Mapping, Union
 
     Seconds = Union[int, float, timedelta]
     Moment = Union[datetime, int, float]
+    # An argument, by place or by name.
+    Place = Union[int, str]
 
 
 class Unset:
@@ -172,27 +174,54 @@ def rate(name: str, value: Any) -> str:
     return value
 
 
-def places(name: str, pattern: str) -> list[int | str]:
-    """The arguments that stand in a text like "account:{0}": places and names. As the server reads it."""
-    found: list[int | str] = []
+def _pieces(name: str, pattern: str) -> Iterator[str | list[Place]]:
+    """A text like "account:{0}" in its pieces: text as it is written, and where an argument stands what it may be, by
+    place or by name; of several, as in {0|account}, the first that is given. As the server reads it."""
     rest = pattern
     while rest:
-        at = min((rest.find(brace) for brace in "{}" if brace in rest), default=-1)
-        if at < 0:
-            break
-        brace, rest = rest[at], rest[at + 1 :]
+        at = min((rest.find(brace) for brace in "{}" if brace in rest), default=len(rest))
+        if at:
+            yield rest[:at]
+        brace, rest = rest[at : at + 1], rest[at + 1 :]
+        if not brace:
+            return
         if rest.startswith(brace):
+            yield brace * 2
             rest = rest[1:]
             continue
         inner, closed, rest = rest.partition("}")
-        if brace == "}" or not closed or not inner or "{" in inner:
+        if brace == "}" or not closed or "{" in inner or not all(inner.split("|")):
             raise ValueError(
                 f"{name}={pattern!r}: an argument is {{0}} or {{name}}, and a brace is {{{{ or }}}}"
             )
-        number = inner[1:] if inner.startswith("+") else inner
-        is_place = number.isascii() and number.isdigit() and int(number) < 2**64
-        found.append(int(number) if is_place else inner)
-    return found
+        yield [_place(word) for word in inner.split("|")]
+
+
+def _place(word: str) -> Place:
+    number = word[1:] if word.startswith("+") else word
+    is_place = number.isascii() and number.isdigit() and int(number) < 2**64
+    return int(number) if is_place else word
+
+
+def places(name: str, pattern: str) -> list[list[Place]]:
+    """The arguments that stand in a text like "account:{0}"."""
+    return [piece for piece in _pieces(name, pattern) if not isinstance(piece, str)]
+
+
+def either_way(pattern: str, by_place: Mapping[str, int]) -> str:
+    """The same key however a call passes an argument: {0} and {account} become {0|account}. `by_place` has the parameters
+    that can be given by place and by name."""
+    names = {place: name for name, place in by_place.items()}
+
+    def both(sources: list[Place]) -> str:
+        if len(sources) == 1:
+            place = by_place.get(sources[0]) if isinstance(sources[0], str) else sources[0]
+            if place in names:
+                return f"{{{place}|{names[place]}}}"
+        return "{" + "|".join(map(str, sources)) + "}"
+
+    pieces = _pieces("concurrency_key", pattern)
+    return "".join(piece if isinstance(piece, str) else both(piece) for piece in pieces)
 
 
 def key_pattern(name: str, value: Any) -> str:

@@ -58,7 +58,7 @@ def refuse_what_needs_arguments(func: Any) -> None:
         )
 
 
-def refuse_places_without_argument(func: Any, pattern: str, places: list[int | str]) -> None:
+def refuse_places_without_argument(func: Any, pattern: str, places: list[list[int | str]]) -> None:
     """ValueError for a concurrency key with a place that no call of the function fills: each enqueue would be refused."""
     innermost = func
     for _ in range(50):
@@ -72,17 +72,31 @@ def refuse_places_without_argument(func: Any, pattern: str, places: list[int | s
         return
     by_place = code.co_varnames[: code.co_argcount]
     by_name = code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount]
-    for place in places:
-        if isinstance(place, int):
-            fits = place < len(by_place) or bool(code.co_flags & _HAS_ARGS)
-            takes = f"{len(by_place)} by place, counted from 0" if by_place else "none by place"
-        else:
-            fits = place in by_name or bool(code.co_flags & _HAS_KWARGS)
-            takes = ", ".join(by_name) or "none by name"
-        if not fits:
-            raise ValueError(
-                f"concurrency_key={pattern!r}: {func.__qualname__} has no argument {{{place}}}; it takes {takes}"
-            )
+    for sources in places:
+        for place in sources:
+            if isinstance(place, int):
+                fits = place < len(by_place) or bool(code.co_flags & _HAS_ARGS)
+                takes = f"{len(by_place)} by place, counted from 0" if by_place else "none by place"
+            else:
+                fits = place in by_name or bool(code.co_flags & _HAS_KWARGS)
+                takes = ", ".join(by_name) or "none by name"
+            if not fits:
+                raise ValueError(
+                    f"concurrency_key={pattern!r}: {func.__qualname__} has no argument {{{place}}}; it takes {takes}"
+                )
+
+
+def by_place_or_name(func: Any) -> dict[str, int]:
+    """The parameters that a call may give either way, with their places. None of a wrapper: it may pass on other arguments
+    than it takes."""
+    code = getattr(func, "__code__", None)
+    if code is None or hasattr(func, "__wrapped__") or hasattr(func, "__signature__"):
+        return {}
+    return {
+        name: place
+        for place, name in enumerate(code.co_varnames[: code.co_argcount])
+        if place >= code.co_posonlyargcount
+    }
 
 
 def is_async(func: Any) -> bool:

@@ -215,8 +215,8 @@ def task(  # noqa: F811
     dead. `on_crash="hold"` stops a job that may have half happened (money!) until a person decides.
     `memory="512MiB"` (or bytes) ends a job that uses more, with all that it has started.
     `concurrency=1` runs at most one job of the task at a time, `rate="10/min"` starts at most ten in any
-    minute, and `concurrency_key="account:{0}"` runs one job at a time for each first argument ({name} is a
-    keyword argument). Limits that people set meanwhile stay until the limit in the code is changed.
+    minute, and `concurrency_key="account:{account}"` runs one job at a time for each value of that argument,
+    however it is passed. Limits that people set meanwhile stay until the limit in the code is changed.
 
     `schedule="0 2 * * *"` (with `timezone="Asia/Shanghai"`), or `every=30`, lets it run by the clock, without
     arguments. `catch_up` ("latest", "all", "none") says what becomes of late ticks; `overlap` ("skip",
@@ -279,6 +279,9 @@ def _register(func: Any, name: str | None, retry_on: Any, defaults: dict[str, An
         pattern = defaults["concurrency_key"]
         places = _options.places("concurrency_key", pattern)
         _signature.refuse_places_without_argument(func, pattern, places)
+        # A copy: the same decorator may make several tasks.
+        either_way = _options.either_way(pattern, _signature.by_place_or_name(func))
+        defaults = {**defaults, "concurrency_key": either_way}
     made: Task[Any, Any] = Task(func, name, retry_on, defaults)
     other = registry.get(name)
     # The same function again is a reload of its module; another one would silently take the first one's jobs.

@@ -110,7 +110,7 @@ class Decorated(unittest.TestCase):
         )
         self.assertEqual(full.retry_on, (OSError, KeyError))
         self.assertEqual(task(timeout=None, priority=1)(other).defaults, {"priority": 1, "timeout_ms": None})
-        limits = {"concurrency": 2, "rate": "3/15min", "concurrency_key": "account:{0}"}
+        limits = {"concurrency": 2, "rate": "3/15min", "concurrency_key": "all"}
         self.assertEqual(task(**limits)(other).defaults, limits)
 
     def test_a_schedule_is_declared_with_the_task(self):
@@ -216,9 +216,12 @@ class Refused(unittest.TestCase):
                         _options.places("concurrency_key", word)
                 else:
                     found = _options.places("concurrency_key", word)
-                    self.assertEqual(" ".join(["=", *map(str, found)]), expected)
-                    numbers = [part for part in expected.split() if part.isdigit() and len(part) < 20]
-                    self.assertEqual([str(place) for place in found if isinstance(place, int)], numbers)
+                    told = ["|".join(map(str, sources)) for sources in found]
+                    self.assertEqual(" ".join(["=", *told]), expected)
+                    parts = expected.replace("|", " ").split()
+                    numbers = [part for part in parts if part.isdigit() and len(part) < 20]
+                    flat = [place for sources in found for place in sources]
+                    self.assertEqual([str(place) for place in flat if isinstance(place, int)], numbers)
 
     def test_a_concurrency_key_takes_arguments_that_the_function_has(self):
         def sync(account, other=1, *, region="eu"):
@@ -257,6 +260,31 @@ class Refused(unittest.TestCase):
         ]:
             with self.subTest(key), self.assertRaisesRegex(ValueError, said):
                 task(concurrency_key=key)(func)
+
+    def test_a_concurrency_key_is_the_same_however_its_argument_is_passed(self):
+        def charge(account, other=1, *rest, region="eu", **more):
+            pass
+
+        def first(account, /, other):
+            pass
+
+        @functools.wraps(first)
+        def wrapper(*args, **kwargs):
+            return first(None, *args, **kwargs)
+
+        for func in (charge, first, wrapper):
+            func.__qualname__ = func.__name__
+        for func, key, sent in [
+            (charge, "{account}-{1}", "{0|account}-{1|other}"),
+            (charge, "a{{b}}{region}{2}{x}", "a{{b}}{region}{2}{x}"),
+            (charge, "{account|0}{other|region}", "{account|0}{other|region}"),
+            (charge, "all", "all"),
+            (first, "{0}{1}{other}", "{0}{1|other}{1|other}"),
+            (wrapper, "{other}", "{other}"),
+        ]:
+            with self.subTest(key):
+                made = task(concurrency_key=key, name=f"either way {key}")(func)
+                self.assertEqual(made.defaults["concurrency_key"], sent)
 
     def test_two_tasks_with_one_name(self):
         task(name="taken")(other)

@@ -1,19 +1,55 @@
 //! Words with places for the arguments of a job: the words of a command, where one word stays one word, whatever is filled in
 //! (no shell reads it), and the concurrency key that a task gives its jobs.
 
+use std::fmt;
+
 use serde_json::{Map, Value};
 
-/// One word: `{0}` and `{name}` inside stand for an argument, `{{` and `}}` for braces.
+/// One word: `{0}` and `{name}` inside stand for an argument, `{0|name}` for the first of them that is given, `{{` and `}}`
+/// for braces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word(Vec<Piece>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
     Text(String),
+    /// The first of these that is given.
+    Argument(Vec<Source>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Source {
     /// An argument by its place.
     Place(usize),
     /// An argument by its name.
     Name(String),
+}
+
+impl Source {
+    fn parse(text: &str) -> Source {
+        text.parse().map_or_else(|_| Source::Name(text.to_owned()), Source::Place)
+    }
+
+    fn of<'a>(&self, args: &'a [Value], kwargs: &'a Map<String, Value>) -> Option<&'a Value> {
+        match self {
+            Source::Place(place) => args.get(*place),
+            Source::Name(name) => kwargs.get(name),
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Place(place) => write!(f, "{place}"),
+            Source::Name(name) => f.write_str(name),
+        }
+    }
+}
+
+/// As it stands in a word, without the braces.
+fn told(sources: &[Source]) -> String {
+    sources.iter().map(Source::to_string).collect::<Vec<_>>().join("|")
 }
 
 impl Word {
@@ -34,14 +70,14 @@ impl Word {
                 rest = after;
                 continue;
             }
-            let (name, after) = after.split_once('}').filter(|_| brace == "{").ok_or_else(wrong)?;
-            if name.is_empty() || name.contains('{') {
+            let (inner, after) = after.split_once('}').filter(|_| brace == "{").ok_or_else(wrong)?;
+            if inner.contains('{') || inner.split('|').any(str::is_empty) {
                 return Err(wrong());
             }
             if !plain.is_empty() {
                 pieces.push(Piece::Text(std::mem::take(&mut plain)));
             }
-            pieces.push(name.parse().map_or_else(|_| Piece::Name(name.to_owned()), Piece::Place));
+            pieces.push(Piece::Argument(inner.split('|').map(Source::parse).collect()));
             rest = after;
         }
         plain.push_str(rest);
@@ -68,21 +104,20 @@ impl Word {
     pub fn fill(&self, args: &[Value], kwargs: &Map<String, Value>) -> Result<String, String> {
         let mut filled = String::new();
         for piece in &self.0 {
-            let (value, name) = match piece {
+            let sources = match piece {
                 Piece::Text(text) => {
                     filled.push_str(text);
                     continue;
                 }
-                Piece::Place(place) => (args.get(*place), place.to_string()),
-                Piece::Name(name) => (kwargs.get(name), name.clone()),
+                Piece::Argument(sources) => sources,
             };
-            match value {
+            match sources.iter().find_map(|source| source.of(args, kwargs)) {
                 Some(Value::String(text)) if text.contains('\0') => {
-                    return Err(format!("{{{name}}} without NUL characters"));
+                    return Err(format!("{{{}}} without NUL characters", told(sources)));
                 }
                 Some(Value::String(text)) => filled.push_str(text),
                 Some(value) => filled.push_str(&value.to_string()),
-                None => return Err(format!("{{{name}}}")),
+                None => return Err(format!("{{{}}}", told(sources))),
             }
         }
         Ok(filled)
@@ -106,6 +141,8 @@ mod tests {
         assert_eq!(of("--size={size}x{1}").unwrap(), "--size=10x10x3");
         assert_eq!(of("{list}").unwrap(), r#"[1,"x"]"#);
         assert_eq!(of("{{0}}").unwrap(), "{0}");
+        assert_eq!(of("{1|size}-{7|size}-{nope|0}").unwrap(), "3-10x10-a b; rm -rf");
+        assert_eq!(of("{2|nope}").unwrap_err(), "{2|nope}");
         assert_eq!(of("{2}").unwrap_err(), "{2}");
         assert_eq!(of("{nope}").unwrap_err(), "{nope}");
         assert!(Word::parse("{0}").unwrap().fill(&[json!("a\0b")], kwargs).is_err());
@@ -122,10 +159,8 @@ mod tests {
             };
             let mut told = "=".to_owned();
             for piece in read.0 {
-                match piece {
-                    Piece::Text(_) => {}
-                    Piece::Place(place) => told.push_str(&format!(" {place}")),
-                    Piece::Name(name) => told.push_str(&format!(" {name}")),
+                if let Piece::Argument(sources) = piece {
+                    told.push_str(&format!(" {}", super::told(&sources)));
                 }
             }
             assert_eq!(told, expected, "{word}");
@@ -134,7 +169,7 @@ mod tests {
 
     #[test]
     fn words_that_are_not_well_formed_are_told() {
-        for bad in ["{", "}", "{}", "{a", "a}", "{a{b}}"] {
+        for bad in ["{", "}", "{}", "{a", "a}", "{a{b}}", "{a|}"] {
             assert!(Word::parse(bad).unwrap_err().contains("{name}"), "{bad}");
         }
         assert_eq!(Word::parse("a{{b").unwrap().fixed(), Some("a{b"));

@@ -34,8 +34,10 @@ fn limits_of_code_and_file_hold_and_what_people_set_survives_a_restart() {
     let bed = Bed::new();
     std::fs::write(bed.path("rea.toml"), "[queues.mail]\nconcurrency = 3\nfair = true\n").unwrap();
     let server = bed.serve(4);
-    for number in 0..6 {
+    for number in 0..3 {
         server.enqueue(&job("alone", &json!([bed.text("one"), number])));
+        let by_name = json!({ "kwargs": { "path": bed.text("one"), "text": number } });
+        server.enqueue(&with(job("alone", &json!([])), by_name));
     }
     eventually("all have run", || bed.lines("one").len() == 12);
     let lines = bed.lines("one");

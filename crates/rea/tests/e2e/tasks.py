@@ -106,7 +106,7 @@ def open_files():
     return resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
-@task(concurrency=2, rate="1000/min", concurrency_key="file:{0}")
+@task(concurrency=2, rate="1000/min", concurrency_key="file:{path}")
 def alone(path, text):
     """Its jobs with one path run one at a time."""
     note(path, f"begin {text}")
