@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ax_model::lifecycle::Failure;
 use ax_model::store::{ClaimRequest, Claimed, Reply, Store, Target};
-use ax_model::{Event, JobRequest, NodeId, State};
+use ax_model::{Event, Job, JobRequest, NodeId, State};
 
 use crate::harness::{Harness, NODE, comes, waits};
 
@@ -147,9 +147,11 @@ pub(super) fn an_answer_that_no_one_takes_is_handed_back(h: &mut Harness) {
     let others = h.add_all(vec![job()]);
     let ask = h.ask(NODE, &[TASK], 9);
     drop(h.store().claim(ask));
+    // Once this is written, that claim has been looked at.
+    h.pause("shut", true);
     let all = [ids, others].concat();
-    h.soon("all are free again", |h| all.iter().all(|id| h.state(*id) == State::Pending));
-    assert!(all.iter().all(|id| h.job(*id).life.attempt == 0 && h.history(*id).is_empty()));
+    let is_fresh = |job: Job| job.life.state == State::Pending && job.life.attempt == 0;
+    h.soon("all are free again", |h| all.iter().all(|id| is_fresh(h.job(*id)) && h.history(*id).is_empty()));
     let mut taken = h.claim_ids(&[TASK], 9);
     taken.sort_unstable();
     assert_eq!(taken.len(), 3);
