@@ -30,19 +30,24 @@ pub(crate) async fn fire_all(node: Arc<Node>) {
     let mut backoff = Backoff::new();
     let poll = Duration::from_millis(node.options.poll_ms);
     while node.stage() < Stage::Draining {
-        let pause = match fire_due(&node).await {
+        let begun = node.timer.elapsed();
+        let fired = fire_due(&node).await;
+        // Read before the clock that `next` is by: what passes meanwhile shortens the pause.
+        let since = node.timer.elapsed();
+        let until = match fired {
             Ok(next) => {
                 backoff.reset();
                 // A change made here ends the pause; one made elsewhere, and a clock that was set, are seen by the poll.
-                next.map_or(poll, |next| Duration::from_micros(next.us_since(node.store.now())).min(poll))
+                let due = next.map(|next| since + Duration::from_micros(next.us_since(node.store.now())));
+                (begun + poll).min(due.unwrap_or(Duration::MAX))
             }
             Err(error) => {
                 node.troubles.report(&node.timer, "fire schedules", &error);
-                backoff.next()
+                since + backoff.next()
             }
         };
         tokio::select! {
-            () = node.sleep_before(Stage::Draining, pause) => {}
+            () = node.sleep_until_or(until, Stage::Draining) => {}
             () = node.schedules_changed.notified() => {}
         }
     }

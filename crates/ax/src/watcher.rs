@@ -30,7 +30,7 @@ pub(crate) async fn watch(node: Arc<Node>) {
             rest(&node).await;
             continue;
         };
-        node.timer.sleep(next).await;
+        node.timer.sleep_until(next).await;
     }
 }
 
@@ -44,7 +44,7 @@ async fn rest(node: &Node) {
     node.watcher_rests.store(false, Ordering::SeqCst);
 }
 
-/// One look at everything that runs; the time until the next one, or `None` when nothing runs. It never waits for the
+/// One look at everything that runs; when the next one is due by the monotonic clock, or `None` when nothing runs. It never waits for the
 /// store: a store in trouble must not put off a timeout.
 fn scan(node: &Arc<Node>, teller: &mut Teller) -> Option<Duration> {
     let now = node.timer.elapsed();
@@ -64,7 +64,8 @@ fn scan(node: &Arc<Node>, teller: &mut Teller) -> Option<Duration> {
     if !notes.is_empty() {
         teller.tell(node, notes);
     }
-    next
+    // Counted from before the look: a clock that jumped meanwhile is not waited for twice.
+    next.map(|span| now.saturating_add(span))
 }
 
 /// Tells the store of progress, one batch at a time.

@@ -80,14 +80,14 @@ impl World {
         engine
     }
 
-    /// Stops the engine; the clock flows meanwhile, for handlers that do not listen.
+    /// Stops the engine; the clock flows meanwhile, for handlers that do not listen, and slowly enough for the last writes.
     pub async fn stop(&self, engine: &Engine) -> StopReport {
         let stop = engine.stop(Duration::ZERO);
         tokio::pin!(stop);
         loop {
             tokio::select! {
                 report = &mut stop => return report,
-                () = tokio::time::sleep(Duration::from_millis(20)) => self.advance_ms(1000),
+                () = tokio::time::sleep(Duration::from_millis(100)) => self.advance_ms(500),
             }
         }
     }

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -197,8 +198,19 @@ pub(crate) fn kill(pid: i32) {
 }
 
 /// It does nothing any more until it is continued or killed.
+/// Stops a process, and waits until each of its threads stands still.
 pub(crate) fn stop(pid: i32) {
     send(pid, Signal::STOP);
+    let end = Instant::now() + Duration::from_secs(10);
+    let stands = |thread: io::Result<fs::DirEntry>| {
+        // One that has ended meanwhile has no file.
+        let stat = fs::read_to_string(thread.unwrap().path().join("stat")).unwrap_or_default();
+        stat.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with('T'))
+    };
+    while !fs::read_dir(format!("/proc/{pid}/task")).unwrap().all(stands) {
+        assert!(Instant::now() < end, "{pid} does not stop");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 fn send(pid: i32, signal: Signal) {
