@@ -208,25 +208,17 @@ pub(crate) fn forget(tx: &Tx<'_, '_>, job: i64) -> Result<(), StoreError> {
 
 /// The rows of a flow's runs, earlier and later, if none of them has a job any more; else nothing.
 pub(crate) fn runs_without_jobs(conn: &Connection, flow: i64) -> rusqlite::Result<Vec<i64>> {
-    let read =
-        |by: &'static str, value: &dyn rusqlite::ToSql| conn.prepare_cached(by)?.query_row([value], head).optional();
-    let Some(one) = read(concat!("SELECT ", head_columns!(), " FROM flows WHERE seq = ?1"), &flow)? else {
-        return Ok(vec![]);
-    };
-    let mut empty = vec![flow];
-    for onward in [|head: &FlowHead| head.next, |head: &FlowHead| head.retry_of] {
-        let mut beside = onward(&one);
-        while let Some(id) = beside {
-            let by_id = concat!("SELECT ", head_columns!(), " FROM flows WHERE id = ?1");
-            let Some(head) = read(by_id, &id.0)? else { break };
-            if head.counts.jobs > 0 {
-                return Ok(vec![]);
-            }
-            empty.push(head.seq);
-            beside = onward(&head);
-        }
-    }
-    Ok(empty)
+    let mut statement = conn.prepare_cached(
+        "WITH RECURSIVE runs (seq, jobs, next, retry_of) AS (
+             SELECT seq, jobs, next, retry_of FROM flows WHERE seq = ?1
+             UNION SELECT f.seq, f.jobs, f.next, f.retry_of FROM runs CROSS JOIN flows f
+                 ON f.id IN (runs.next, runs.retry_of))
+         SELECT seq, jobs FROM runs",
+    )?;
+    let rows = statement.query_map([flow], |r| Ok((r.get(0)?, r.get::<_, i64>(1)?)))?;
+    let runs: Vec<(i64, i64)> = rows.collect::<rusqlite::Result<_>>()?;
+    let empty = runs.iter().all(|(_, jobs)| *jobs == 0);
+    Ok(if empty { runs.into_iter().map(|(seq, _)| seq).collect() } else { vec![] })
 }
 
 /// Notes that a flow has ended, or runs again because a job of it does; a flow that died is run again while it may be.
