@@ -48,7 +48,7 @@ impl fmt::Display for Source {
 }
 
 /// As it stands in a word, without the braces.
-fn told(sources: &[Source]) -> String {
+fn spelled(sources: &[Source]) -> String {
     sources.iter().map(Source::to_string).collect::<Vec<_>>().join("|")
 }
 
@@ -113,11 +113,11 @@ impl Word {
             };
             match sources.iter().find_map(|source| source.of(args, kwargs)) {
                 Some(Value::String(text)) if text.contains('\0') => {
-                    return Err(format!("{{{}}} without NUL characters", told(sources)));
+                    return Err(format!("{{{}}} without NUL characters", spelled(sources)));
                 }
                 Some(Value::String(text)) => filled.push_str(text),
                 Some(value) => filled.push_str(&value.to_string()),
-                None => return Err(format!("{{{}}}", told(sources))),
+                None => return Err(format!("{{{}}}", spelled(sources))),
             }
         }
         Ok(filled)
@@ -160,7 +160,7 @@ mod tests {
             let mut told = "=".to_owned();
             for piece in read.0 {
                 if let Piece::Argument(sources) = piece {
-                    told.push_str(&format!(" {}", super::told(&sources)));
+                    told.push_str(&format!(" {}", spelled(&sources)));
                 }
             }
             assert_eq!(told, expected, "{word}");

@@ -192,14 +192,15 @@ pub(crate) fn count_turn(tx: &Tx<'_, '_>, job: i64, from: State, to: State) -> R
 /// A job of a flow is deleted. What its run came to is kept while any run of the flow has jobs: how the flow has ended is
 /// asked of its newest run, which is found by way of the others.
 pub(crate) fn forget(tx: &Tx<'_, '_>, job: i64) -> Result<(), StoreError> {
-    tx.run("UPDATE flows SET jobs = jobs - 1 WHERE seq = (SELECT flow FROM places WHERE seq = ?1)", [job])?;
-    let emptied: Option<i64> = tx
-        .sql("SELECT seq FROM flows WHERE seq = (SELECT flow FROM places WHERE seq = ?1) AND jobs = 0")?
-        .query_row([job], |r| r.get(0))
+    let left: Option<(i64, i64)> = tx
+        .sql(
+            "UPDATE flows SET jobs = jobs - 1 WHERE seq = (SELECT flow FROM places WHERE seq = ?1) RETURNING seq, jobs",
+        )?
+        .query_row([job], |r| Ok((r.get(0)?, r.get(1)?)))
         .optional()
         .map_err(|e| sqlite_error(&e))?;
     tx.run("DELETE FROM places WHERE seq = ?1", [job])?;
-    let Some(flow) = emptied else { return Ok(()) };
+    let Some((flow, 0)) = left else { return Ok(()) };
     for run in runs_without_jobs(tx.conn, flow).map_err(|e| sqlite_error(&e))? {
         tx.run("DELETE FROM flows WHERE seq = ?1", [run])?;
     }

@@ -124,7 +124,8 @@ impl Client {
             SubmitError::Refused { node: error.index().and_then(|index| names.get(index).cloned()), error }
         })?;
         log.write(node, &stored);
-        let created = stored.iter().all(|one| one.created);
+        // Nothing at all is answered for a flow whose jobs are deleted already.
+        let created = stored.first().is_some_and(|one| one.created);
         if !created && node.store.node_names(id).await.map_err(|e| refused(EnqueueError::Store(e)))? != names {
             return Err(SubmitError::IdConflict(id));
         }

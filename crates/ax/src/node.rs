@@ -145,11 +145,11 @@ impl Node {
 
     /// Sleeps, but not beyond the moment the engine comes to `stage`.
     pub(crate) async fn sleep_before(&self, stage: Stage, span: Duration) {
-        self.sleep_until_or(self.timer.elapsed().saturating_add(span), stage).await;
+        self.sleep_until_or(stage, self.timer.elapsed().saturating_add(span)).await;
     }
 
     /// Sleeps until the monotonic clock shows `deadline`, but not beyond the moment the engine comes to `stage`.
-    pub(crate) async fn sleep_until_or(&self, deadline: Duration, stage: Stage) {
+    pub(crate) async fn sleep_until_or(&self, stage: Stage, deadline: Duration) {
         tokio::select! {
             () = self.timer.sleep_until(deadline) => {}
             () = self.reached(stage) => {}

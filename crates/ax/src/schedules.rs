@@ -37,7 +37,8 @@ pub(crate) async fn fire_all(node: Arc<Node>) {
         let until = match fired {
             Ok(next) => {
                 backoff.reset();
-                // A change made here ends the pause; one made elsewhere, and a clock that was set, are seen by the poll.
+                // A change made here ends the pause; one made elsewhere, and a clock that was set, are seen by the poll, also
+                // where they came during this look.
                 let due = next.map(|next| since + Duration::from_micros(next.us_since(node.store.now())));
                 (begun + poll).min(due.unwrap_or(Duration::MAX))
             }
@@ -47,7 +48,7 @@ pub(crate) async fn fire_all(node: Arc<Node>) {
             }
         };
         tokio::select! {
-            () = node.sleep_until_or(until, Stage::Draining) => {}
+            () = node.sleep_until_or(Stage::Draining, until) => {}
             () = node.schedules_changed.notified() => {}
         }
     }

@@ -28,10 +28,15 @@ pub(crate) fn others() -> Vec<String> {
 
 /// The program that `python3` comes to: on the path there may be a script that looks for it.
 pub(crate) fn itself() -> Option<String> {
-    let print = ["-c", "import sys; print(sys.executable)"];
-    let output = Command::new("python3").args(print).stdin(Stdio::null()).output().ok()?;
-    let path = String::from_utf8(output.stdout).ok()?.trim().to_owned();
-    (output.status.success() && !path.is_empty()).then_some(path)
+    said_by("python3", "sys.executable").filter(|path| !path.is_empty())
+}
+
+/// What a Python prints for an expression about itself.
+fn said_by(program: &str, expression: &str) -> Option<String> {
+    let print = format!("import sys; print({expression})");
+    let output = Command::new(program).args(["-c", &print]).stdin(Stdio::null()).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
+    Some(text.trim().to_owned())
 }
 
 fn kept_by_pyenv() -> Vec<String> {
@@ -43,9 +48,7 @@ fn kept_by_pyenv() -> Vec<String> {
 
 /// N of Python 3.N.
 fn minor(program: &str) -> Option<u32> {
-    let print = "import sys; print(sys.version_info[1] if sys.version_info[0] == 3 else -1)";
-    let output = Command::new(program).args(["-c", print]).stdin(Stdio::null()).output().ok()?;
-    output.status.success().then(|| String::from_utf8(output.stdout).ok()?.trim().parse().ok())?
+    said_by(program, "sys.version_info[1] if sys.version_info[0] == 3 else -1")?.parse().ok()
 }
 
 fn is_new_enough(name: &str) -> bool {

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -204,6 +205,35 @@ fn c061_a_flow_is_waited_for_drawn_and_run_again() {
     let slow = r#"{"name": "slow", "nodes": {"a": {"task": "tasks:slow"}}}"#;
     let said = bed.rea_reading(&["flow", "submit", "-", "--wait=0.5"], slow);
     assert!(said.code == 7 && said.err.contains("is still running"), "{}", said.err);
+    drop(server);
+}
+
+/// What is left of a run whose jobs are deleted, while a later one goes on, leads to that one.
+#[test]
+fn a_run_whose_jobs_are_deleted_is_told_to_be_that() {
+    const SLOW: &str = r#"{"name": "slow", "nodes": {"a": {"task": "tasks:slow"}}}"#;
+    let bed = Bed::new();
+    let server = bed.serve(&["tasks.py"]);
+    let first = bed.rea_reading(&["flow", "submit", "-"], SLOW).word().to_owned();
+    let show = |id: &str| bed.rea(&["flow", "show", id, "--json"]).json();
+    bed.rea(&["flow", "cancel", &first]);
+    while show(&first)["state"] == "running" {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let second = bed.rea(&["flow", "retry", &first]).word().to_owned();
+    let pruned = bed.rea(&["db", "prune", "--state", "cancelled", "--older-than", "0", "--yes"]);
+    assert_eq!(pruned.word(), "1 job deleted", "{}", pruned.err);
+    let listed = bed.rea(&["flow", "list", "--json"]).json();
+    let ids: Vec<_> = listed["flows"].as_array().unwrap().iter().map(|flow| flow["flow_id"].clone()).collect();
+    assert_eq!(ids, [json!(second)]);
+    let told = bed.rea(&["flow", "show", &first[..18]]);
+    assert!(told.out.trim_end().ends_with("jobs         all deleted"), "{} {}", told.out, told.err);
+    assert_eq!(show(&first)["next"], json!(second));
+    let why = bed.rea(&["why", &first]);
+    assert!(why.out.contains(&format!("it has been run again: rea why {second}")), "{} {}", why.out, why.err);
+    // Its id is not free: it was not stored anew, and nobody is told that it was.
+    let again = bed.rea_reading(&["flow", "submit", "-", "--flow-id", &first], SLOW);
+    assert!(again.code != 0 && again.err.contains("has other nodes"), "{} {}", again.out, again.err);
     drop(server);
 }
 
